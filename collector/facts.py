@@ -1,0 +1,56 @@
+"""What decoding a request yields, before redaction and before any table.
+
+A fact is an event plus what only the wire knows. Facts about one thing fold into one row when they are read,
+the same way in any order, so nothing here depends on what arrived before.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from pickwise.events import Call, Feedback, Route, Selection
+
+#: How a call fact knows of the call: a model proposed it, something ran it, or its answer was quoted in a later
+#: prompt. An ``answer`` alone never makes a call: conversations are repeated in later traces.
+CallRole = Literal["propose", "run", "answer"]
+
+
+class CallFact(Call, kw_only=True, tag="call", tag_field="type"):
+    """A call as seen from one place on the wire."""
+
+    role: CallRole = "run"
+    #: Position among the calls that its source lists, from 0.
+    ordinal: int | None = None
+    parent_span_id: str | None = None
+
+
+class OfferedSkill(msgspec.Struct, kw_only=True):
+    """A tool definition as it was offered to a model: what a project without a registry learns from."""
+
+    skill_id: str
+    time: int
+    name: str | None = None
+    description: str | None = None
+    parameters_schema: dict[str, Any] | None = None
+
+
+class Facts(msgspec.Struct):
+    """All that one request, or one batch of requests, says. Events carry nanosecond ``time`` and an ``event_id``."""
+
+    selections: list[Selection] = []
+    calls: list[CallFact] = []
+    feedback: list[Feedback] = []
+    routes: list[Route] = []
+    offered: list[OfferedSkill] = []
+
+    def extend(self, other: Facts) -> None:
+        self.selections += other.selections
+        self.calls += other.calls
+        self.feedback += other.feedback
+        self.routes += other.routes
+        self.offered += other.offered
+
+    def __len__(self) -> int:
+        return len(self.selections) + len(self.calls) + len(self.feedback) + len(self.routes)

@@ -1,0 +1,93 @@
+"""Every setting, declared once. Order: flags, then ``PICKWISE_*`` variables, then ``pickwise.toml``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+
+class ErrorPattern(BaseModel):
+    """A result text that means failure, for tools that return their errors as ordinary results."""
+
+    pattern: str = Field(description="regular expression, searched in the result text")
+    error_kind: str = Field("tool_error", description="the error_kind that a match is given")
+    skill_id: str | None = Field(None, description="only for this skill; absent: for all")
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"expected a regular expression: {error}") from error
+        return value
+
+
+def _as_patterns(value: Any) -> Any:
+    """Accept one pattern, a list of strings or the full objects."""
+    values = [value] if isinstance(value, str | dict) else value
+    if not isinstance(values, list | tuple):
+        return values
+    return [{"pattern": item} if isinstance(item, str) else item for item in values]
+
+
+class Settings(BaseSettings):
+    """Settings of one installation. ``pickwise doctor`` prints what is in force and from where."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PICKWISE_", toml_file="pickwise.toml", extra="forbid", frozen=True, validate_default=True
+    )
+
+    data_dir: Path = Field(Path("pickwise-data"), description="folder of the log, the tables and the control state")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    http_port: int = Field(4318, description="OTLP/HTTP, JSON and the read API; 0 takes a free port")
+    grpc_port: int = Field(4317, description="OTLP/gRPC; 0 takes a free port")
+    dashboard_port: int = Field(8501, description="the dashboard; 0 takes a free port")
+    insecure: bool = Field(False, description="allow a non-loopback address without API keys")
+
+    flush_interval_s: float = Field(1.0, gt=0, description="longest wait from acknowledgement to commit, seconds")
+    flush_events: int = Field(5_000, gt=0, description="commit at the latest after so many events")
+    queue_bytes: int = Field(64 * 2**20, gt=0, description="acknowledgements waiting for the disk, bytes; beyond: 503")
+    backlog_bytes: int = Field(2 * 2**30, gt=0, description="log not yet committed, bytes; beyond: 503")
+    compact_every: int = Field(60, gt=0, description="commits of a table between two compactions")
+
+    store_queries: Literal["redacted", "hash"] = Field("redacted", description="keep the masked text, or a keyed hash")
+    allow_arguments: list[str] = Field([], description="argument names whose values are kept, as skill_id:name or name")
+    error_patterns: Annotated[list[ErrorPattern], BeforeValidator(_as_patterns)] = Field(
+        [], description="results that mean failure although the call reports none"
+    )
+
+    excluded_environments: list[str] = Field(
+        ["test", "staging", "eval", "ci"], description="environments that learning, flags and exploration leave out"
+    )
+    embedder: str = Field(
+        "use", description="`use` (multilingual, no torch), `minilm`, or any sentence-transformers name"
+    )
+    weights_refresh_s: float = Field(300.0, gt=0, description="seconds between two refreshes of the weights")
+    model_poll_s: float = Field(10.0, gt=0, description="seconds between two looks for a newly promoted model")
+    nightly_at: str = Field("02:30", pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="UTC time of the nightly job")
+
+    alert_rules: Path | None = Field(None, description="YAML file of alert rules; absent: the shipped rules")
+    alert_interval_s: float = Field(15.0, gt=0, description="seconds between two evaluations of the alert rules")
+    webhook_urls: list[str] = Field([], description="where alert notifications are posted")
+    webhook_secret: str | None = Field(None, description="key of the webhook signature (HMAC-SHA256)")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load_settings(**flags: Any) -> Settings:
+    """Settings with the given flags in front; a flag that is None counts as not given."""
+    return Settings(**{name: value for name, value in flags.items() if value is not None})
