@@ -22,6 +22,8 @@ from collector.tables import TABLES
 PARTITIONS = ["project", "date"]
 #: Old files stay this long, for readers that still hold their names (hours; longer than any query).
 VACUUM_HOURS = 1
+#: A process that opens a table can't know whether the last one synced these newest commits before it died.
+_UNSURE_COMMITS = 8
 
 
 class Lake:
@@ -30,6 +32,7 @@ class Lake:
     def __init__(self, data_dir: Path) -> None:
         self.root = Path(data_dir) / "lake"
         self._tables: dict[str, DeltaTable] = {}
+        self._synced: dict[str, int] = {}
 
     def append(self, table: str, rows: pl.DataFrame, transaction: tuple[str, int] | None = None) -> None:
         """Append rows in one commit and sync it; columns that the schema has and ``rows`` lacks become null.
@@ -52,9 +55,7 @@ class Lake:
             schema_mode="merge" if existing is not None else None,
             commit_properties=properties,
         )
-        opened = self._open(table)
-        assert opened is not None
-        self._sync(table, opened)
+        self.sync(table)
 
     def transaction_version(self, table: str, application: str) -> int:
         """The version last committed under this application id; -1 where there is none."""
@@ -90,7 +91,17 @@ class Lake:
         opened.optimize.compact()
         opened.vacuum(retention_hours=VACUUM_HOURS, enforce_retention_duration=False, dry_run=False)
         opened.create_checkpoint()
-        self._sync(table, opened)
+        self.sync(table)
+
+    def sync(self, table: str) -> None:
+        """Sync every commit that may not be on disk yet: those since the last sync, and the newest ones at first."""
+        opened = self._open(table)
+        if opened is None:
+            return
+        newest = opened.version()
+        for version in range(max(0, self._synced.get(table, newest - _UNSURE_COMMITS) + 1), newest + 1):
+            self._sync_commit(self.root / table, version)
+        self._synced[table] = newest
 
     def _open(self, table: str) -> DeltaTable | None:
         opened = self._tables.get(table)
@@ -104,11 +115,12 @@ class Lake:
             opened.update_incremental()
         return opened
 
-    def _sync(self, table: str, opened: DeltaTable) -> None:
-        """Sync the newest commit's files and the folders that name them."""
-        path = self.root / table
-        entry = path / "_delta_log" / f"{opened.version():020d}.json"
-        files = [path / name for name in _added_files(entry.read_bytes())] + [entry]
+    def _sync_commit(self, path: Path, version: int) -> None:
+        """Sync a commit's files and the folders that name them; what was compacted away since needs no sync."""
+        entry = path / "_delta_log" / f"{version:020d}.json"
+        if not entry.exists():
+            return
+        files = [file for name in _added_files(entry.read_bytes()) if (file := path / name).exists()] + [entry]
         folders = {folder for file in files for folder in file.parents if folder.is_relative_to(self.root)}
         for item in (*files, *sorted(folders, reverse=True)):
             _fsync(item)

@@ -1,0 +1,1 @@
+"""The dashboard: pages over what analytics and the ranker answer. No SQL here."""

@@ -1,0 +1,1 @@
+"""The one HTTP port and the processes of ``pickwise serve``."""

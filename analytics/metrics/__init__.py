@@ -1,0 +1,1 @@
+"""Metrics: one SQL file of observations and one declaration each."""

@@ -1,0 +1,1 @@
+select *, fallback as hit from selections where ranked

@@ -1,0 +1,1 @@
+select *, menu_tokens as value from selections

@@ -1,0 +1,1 @@
+select *, n_picks as value from selections where not closing

@@ -1,0 +1,261 @@
+"""The nightly job: portraits, implicit feedback and the status of every skill, for each day that needs it.
+
+Every step compares with what is stored and appends only what is new, so a run may be repeated, or die anywhere and be
+started again. Days that facts arrived for since the last run (late ones, imports, replays) are done again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from analytics import implicit, portraits, status
+from analytics.alert_states import AlertBook, locked
+from analytics.alerts import raise_status_changes
+from analytics.notify import Webhooks, link_base
+from analytics.rules import SKILL_STATUS
+from analytics.status_rules import micros
+from analytics.tables import Tables
+from collector.control import Control
+from collector.lake import Lake
+from collector.tables import TABLES
+from pickwise.settings import Settings
+
+log = logging.getLogger(__name__)
+
+JOB = "nightly"
+#: Longest wait for an evaluation of the alert rules that is under way.
+ALERTS_WAIT_S = 120.0
+#: With nothing to wait for but time, a status is settled after so many more days: a hold of 7 days, then a week of
+#: observation, then the two quiet days of a surge.
+SETTLED_AFTER_DAYS = 21
+
+Progress = Callable[[str], None]
+
+# What a day holds, as one number: any row that comes, goes or is judged anew changes it.
+_FINGERPRINTS = """
+WITH rows AS (
+    SELECT time, hash(selections) AS content FROM selections WHERE project = $project
+    UNION ALL SELECT time, hash(calls) FROM calls WHERE project = $project
+)
+SELECT (time AT TIME ZONE 'UTC')::DATE AS date, count(*) || '-' || bit_xor(content) AS fingerprint
+FROM rows WHERE time < $until GROUP BY date
+"""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all steps of one project's run share."""
+
+    data_dir: Path
+    settings: Settings
+    project: str
+    now: datetime
+    control: Control
+    lake: Lake
+    #: One state of the tables for all steps: none of them reads what another one writes.
+    connection: duckdb.DuckDBPyConnection
+    tell: Progress
+
+    def end_of(self, day: date) -> datetime:
+        """The end of a day, or now while it lasts."""
+        return min(_midnight(day + timedelta(days=1)), self.now)
+
+
+def run(
+    data_dir: Path,
+    settings: Settings,
+    *,
+    project: str | None = None,
+    date: date | None = None,
+    progress: Progress | None = None,
+    now: datetime | None = None,
+) -> dict[str, Any]:
+    """Run the nightly job and return what it did, by project.
+
+    Without ``date``: every day that was missed or has new facts, and today up to ``now``. With it: that day alone.
+    Without ``project``: all. Raises JobRunning when another process is in the job of a project, and ValueError for a
+    day that has not begun.
+    """
+    moment = now or datetime.now(UTC)
+    if date is not None and date > moment.date():
+        raise ValueError(f"date: expected a day up to {moment.date()}, got {date}")
+    control, tables = Control(data_dir), Tables(data_dir)
+    results: dict[str, Any] = {}
+    try:
+        for name in [project] if project is not None else tables.projects():
+            with control.job(JOB, name, (date or moment.date()).isoformat()) as outcome:
+                tell = _teller(name, progress)
+                # Opened inside the job: what another run has just written must be seen.
+                connection = tables.connect()
+                step = _Run(Path(data_dir), settings, name, moment, control, Lake(data_dir), connection, tell)
+                outcome |= _run_project(step, date)
+                results[name] = outcome
+    finally:
+        control.close()
+    return {"at": moment.isoformat(), "projects": results}
+
+
+def _run_project(run: _Run, only: date | None) -> dict[str, Any]:
+    started = time.monotonic()
+    fingerprints = _fingerprints(run)
+    days = [only] if only is not None else _due(run, fingerprints)
+    run.tell(f"{len(days)} days to look at")
+    found: dict[str, Any] = {
+        "days": [day.isoformat() for day in days],
+        "portraits": _portraits(run, days),
+        "feedback": _feedback(run, days),
+        "status_changes": _statuses(run, days, follow=only is None),
+    }
+    run.control.put(_memory_key(run.project), _memory(run, fingerprints, only))
+    seconds = round(time.monotonic() - started, 3)
+    run.tell(
+        f"{found['portraits']} portraits, {found['feedback']} pieces of feedback,"
+        f" {len(found['status_changes'])} status changes in {seconds:.1f} s"
+    )
+    return found | {"seconds": seconds}
+
+
+def _due(run: _Run, fingerprints: dict[str, str]) -> list[date]:
+    """Days whose facts changed since they were done, and all that passed since the last run."""
+    memory = run.control.get(_memory_key(run.project)) or {"days": {}, "through": None}
+    changed = {date.fromisoformat(day) for day, content in fingerprints.items() if memory["days"].get(day) != content}
+    today = run.now.date()
+    through = date.fromisoformat(memory["through"]) if memory["through"] else today
+    return sorted(changed | {today - timedelta(days=i) for i in range(max((today - through).days, 0) + 1)})
+
+
+def _portraits(run: _Run, days: list[date]) -> int:
+    rows = portraits.changed(run.connection, run.project, days, run.now, run.now)
+    if rows.height:
+        run.lake.append("portraits", rows)
+    return rows.height
+
+
+def _feedback(run: _Run, days: list[date]) -> int:
+    """Implicit feedback, told by events of these days; a stretch of days is one query."""
+    derived = [
+        implicit.derive(run.connection, run.project, _midnight(first), run.end_of(last), run.now, run.settings.embedder)
+        for first, last in _stretches(days)
+    ]
+    rows = pl.concat(derived) if derived else pl.DataFrame()
+    if rows.height:
+        run.lake.append("feedback", rows)
+    return rows.height
+
+
+def _statuses(run: _Run, days: list[date], follow: bool) -> list[dict[str, Any]]:
+    """Judge the days in order and record every change; with ``follow`` also quiet days until nothing is unsettled."""
+    if not days:
+        return []
+    judge = status.load_judge(
+        run.connection,
+        run.project,
+        micros(_midnight(days[0])),
+        micros(run.now),
+        run.settings.excluded_environments,
+    )
+    frames = []
+    for day in _with_quiet_days(judge, days, run) if follow else days:
+        changes = judge.judge(micros(run.end_of(day)))
+        if changes.height:
+            frames.append(changes)
+    rows = TABLES["skill_status"].to_frame()
+    if frames:
+        stamps = pl.lit(run.project).alias("project"), pl.col("time").dt.date().alias("date")
+        rows = pl.concat(frames).with_columns(*stamps)
+        run.lake.append("skill_status", rows)
+    _raise_alerts(run)
+    for change in rows.iter_rows(named=True):
+        run.tell(
+            f"{change['skill_id']}: {change['previous_status']} -> {change['status']}"
+            f" ({change['reason']}, rollout {change['rollout_fraction']:g}) as of {change['time']:%Y-%m-%d %H:%M}"
+        )
+    return [_told(change) for change in rows.iter_rows(named=True)]
+
+
+def _with_quiet_days(judge: status.StatusJudge, days: list[date], run: _Run) -> Iterable[date]:
+    """The days, and between them those on which time alone may change a status."""
+    for day, following in zip(days, [*days[1:], run.now.date() + timedelta(days=1)], strict=True):
+        yield day
+        for i in range(1, min((following - day).days, SETTLED_AFTER_DAYS + 1)):
+            quiet = day + timedelta(days=i)
+            if not judge.restless(micros(run.end_of(quiet))):
+                break
+            yield quiet
+
+
+def _raise_alerts(run: _Run) -> None:
+    """An alert for every recorded change that has none: also for those of a run that died before it raised them."""
+    of_project = pl.col("project") == run.project
+    raised = run.lake.read("alerts").filter(of_project, pl.col("rule") == SKILL_STATUS).select("grp", "time")
+    changes = run.lake.read("skill_status").filter(of_project)
+    missing = changes.join(raised, left_on=["skill_id", "time"], right_on=["grp", "time"], how="anti")
+    if not missing.height:
+        return
+    with locked(run.data_dir, ALERTS_WAIT_S):
+        book = AlertBook(run.control, run.lake)
+        raise_status_changes(book, run.project, missing, run.now, link_base(run.settings))
+        book.record()
+        webhooks = Webhooks(run.settings.webhook_secret)
+        try:
+            book.deliver(webhooks, run.settings.webhook_urls, run.now)
+        finally:
+            webhooks.close()
+
+
+def _fingerprints(run: _Run) -> dict[str, str]:
+    found = run.connection.execute(_FINGERPRINTS, {"project": run.project, "until": run.now}).fetchall()
+    return {day.isoformat(): content for day, content in found}
+
+
+def _memory(run: _Run, fingerprints: dict[str, str], only: date | None) -> dict[str, Any]:
+    """What the next run compares with. Today is not over: its content is never remembered as done."""
+    today = run.now.date().isoformat()
+    before = run.control.get(_memory_key(run.project)) or {"days": {}, "through": None}
+    done = {day: content for day, content in fingerprints.items() if day != today}
+    if only is None:
+        return {"days": done, "through": today}
+    one = {day: content for day, content in done.items() if day == only.isoformat()}
+    return {"days": before["days"] | one, "through": before["through"]}
+
+
+def _memory_key(project: str) -> str:
+    return f"nightly/{project}"
+
+
+def _stretches(days: list[date]) -> list[tuple[date, date]]:
+    """Runs of consecutive days as (first, last)."""
+    found: list[tuple[date, date]] = []
+    for day in days:
+        if found and day - found[-1][1] == timedelta(days=1):
+            found[-1] = (found[-1][0], day)
+        else:
+            found.append((day, day))
+    return found
+
+
+def _told(change: dict[str, Any]) -> dict[str, Any]:
+    names = ("skill_id", "previous_status", "status", "reason", "rollout_fraction")
+    return {name: change[name] for name in names} | {"time": change["time"].isoformat()}
+
+
+def _teller(project: str, progress: Progress | None) -> Progress:
+    def tell(text: str) -> None:
+        log.info("nightly %s: %s", project, text)
+        if progress is not None:
+            progress(f"{project}: {text}")
+
+    return tell
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -1,0 +1,80 @@
+-- Calls folded from the facts of one key, before names are judged.
+create table call_rows as
+with facts as (
+    select f.* exclude (selection_id, registry_skill_id), g.call_key, g.selection_id,
+        coalesce(f.attempt, 0) as try,
+        max(coalesce(f.attempt, 0)) filter (f.role = 'run') over (partition by f.project, g.call_key) as last_try
+    from call_facts f
+    join call_groups g using (project, event_id)
+),
+-- A proposal and an answer speak of the whole call, so of its last attempt.
+marked as (
+    select *, role <> 'run' or try = last_try as is_last from facts
+),
+folded as (
+    select
+        project,
+        call_key,
+        arg_min(event_id, (list_position(['run', 'propose', 'answer'], role), phase is not null, event_id)) as event_id,
+        arg_min(selection_id, (time, event_id)) as selection_id,
+        coalesce(
+            fold_time(if(role = 'run', time, null), time_is_receipt), fold_time(time, time_is_receipt)
+        ) as started_at,
+        bool_and(time_is_receipt) as time_is_receipt,
+        min(received_at) as received_at,
+        fold(columns([
+            'trace_id', 'session_id', 'agent', 'model', 'environment', 'release', 'call_id', 'skill_id', 'arguments',
+            'args_digest', 'parent_call_id'
+        ])),
+        fold_list(args_keys) as args_keys,
+        min(ordinal) as ordinal,
+        max(latency_ms) as latency_ms,
+        greatest(count(distinct try) filter (role = 'run'), max(try), 1) as attempts,
+        max(depth) as depth,
+        bool_or(role = 'run') as has_run,
+        bool_or(ok = false) filter (is_last) as has_failed,
+        bool_or(ok) filter (is_last and (phase in ('exec', 'output') or (phase is null and role <> 'propose')))
+            as has_finished,
+        fold(if(is_last and ok = false, error_kind, null)) as error_kind,
+        fold(if(is_last and ok = false, error_message, null)) as error_message,
+        bool_or(retryable) filter (is_last) as retryable,
+        list_sort(list(distinct struct_pack(
+            time, phase_order := coalesce(list_position(['invoke', 'validate', 'exec', 'output'], phase), 0),
+            phase, role, attempt, ok, latency_ms, error_kind
+        ))) as phases
+    from marked
+    group by project, call_key
+),
+named as (
+    select f.*, n.skill_id as registry_skill_id, n.state as name_state, n.domain, n.argument_names
+    from folded f
+    left join registry_names n
+        on n.project = f.project and n.called = f.skill_id and f.started_at >= n.valid_from
+        and f.started_at < n.valid_to
+),
+offered as (
+    select distinct c.project, c.call_key
+    from (
+        select project, call_key, selection_id, unnest([skill_id, coalesce(registry_skill_id, skill_id)]) as skill_id
+        from named
+    ) c
+    semi join offers o on o.project = c.project and o.event_id = c.selection_id and o.skill_id = c.skill_id
+)
+select f.* exclude (phases),
+    list_transform(f.phases, lambda p: struct_pack(
+        phase := p.phase, role := p.role, attempt := p.attempt, time := p.time, ok := p.ok,
+        latency_ms := p.latency_ms, error_kind := p.error_kind
+    )) as phases,
+    s.event_id is not null as has_selection,
+    coalesce(not s.ranked and len(s.candidates) > 0, false) as has_menu,
+    o.call_key is not null as is_offered,
+    coalesce(f.session_id, s.session_id) as any_session_id,
+    coalesce(f.agent, s.agent) as any_agent,
+    coalesce(f.model, s.model) as any_model,
+    coalesce(f.environment, s.environment) as any_environment,
+    coalesce(f.release, s.release) as any_release,
+    s.strategy, s.weights_version, s.embedding_version, s.language,
+    s.candidates is not null as has_candidates
+from named f
+left join offered o on o.project = f.project and o.call_key = f.call_key
+left join selection_base s on s.project = f.project and s.event_id = f.selection_id;

@@ -1,0 +1,105 @@
+-- The selection of every call fact: given; else the one that names its call id; else the newest that offered its
+-- skill; else the newest. Within the trace first, then within the session. `tier` says how it was found (1 = given).
+create table call_selections as
+-- A call goes on where it was invoked: its later phases look from the time of their `invoke`.
+with invoked as (
+    select distinct project, coalesce(trace_id, session_id) as scope, call_id, time
+    from call_facts
+    where phase = 'invoke' and call_id is not null
+),
+lost as (
+    select f.project, f.event_id, f.role, f.call_id, f.trace_id, f.session_id, f.skill_id, f.registry_skill_id,
+        case
+            when f.role = 'answer' then f.time - interval 1 microsecond -- it was quoted by a later turn
+            when f.phase <> 'invoke' then coalesce(i.time, f.time)
+            else f.time
+        end as since
+    from call_facts f
+    asof left join invoked i
+        on i.project = f.project and i.scope = coalesce(f.trace_id, f.session_id) and i.call_id = f.call_id
+        and f.time >= i.time
+    where f.selection_id is null
+),
+naming as (
+    select project, scope, call_id, time, max(selection_id) as selection_id
+    from (
+        select f.project, f.call_id, f.selection_id, coalesce(s.time, f.time) as time,
+            unnest(['trace ' || coalesce(s.trace_id, f.trace_id), 'session ' || coalesce(s.session_id, f.session_id)])
+                as scope
+        from call_facts f
+        left join selection_base s on s.project = f.project and s.event_id = f.selection_id
+        where f.selection_id is not null and f.call_id is not null
+    )
+    where scope is not null
+    group by project, scope, call_id, time
+),
+named as (
+    select l.project, l.event_id, 2 as tier, n.selection_id, n.time
+    from lost l
+    asof join naming n
+        on n.project = l.project and n.call_id = l.call_id
+        and n.scope = coalesce('trace ' || l.trace_id, 'session ' || l.session_id)
+        and l.since >= n.time
+),
+named_after as (
+    select l.project, l.event_id, 3 as tier, n.selection_id, n.time
+    from lost l
+    asof join naming n
+        on n.project = l.project and n.call_id = l.call_id
+        and n.scope = coalesce('trace ' || l.trace_id, 'session ' || l.session_id)
+        and l.since < n.time
+),
+unnamed as (
+    from lost anti join (from named union all from named_after) using (project, event_id)
+),
+called as (
+    select distinct project, event_id, trace_id, session_id, since,
+        unnest([skill_id, coalesce(registry_skill_id, skill_id)]) as skill_id
+    from unnamed
+),
+trace_offers as (
+    select project, trace_id, skill_id, time, max(event_id) as selection_id
+    from offers semi join called using (project, trace_id, skill_id)
+    group by all
+),
+session_offers as (
+    select project, session_id, skill_id, time, max(event_id) as selection_id
+    from offers semi join called using (project, session_id, skill_id)
+    group by all
+),
+trace_selections as (
+    select project, trace_id, time, max(event_id) as selection_id
+    from selection_base semi join unnamed using (project, trace_id)
+    group by all
+),
+session_selections as (
+    select project, session_id, time, max(event_id) as selection_id
+    from selection_base semi join unnamed using (project, session_id)
+    group by all
+),
+found as (
+    from named
+    union all
+    from named_after
+    union all
+    select c.project, c.event_id, 4, o.selection_id, o.time from called c asof join trace_offers o
+        on o.project = c.project and o.trace_id = c.trace_id and o.skill_id = c.skill_id and c.since >= o.time
+    union all
+    select c.project, c.event_id, 5, o.selection_id, o.time from called c asof join session_offers o
+        on o.project = c.project and o.session_id = c.session_id and o.skill_id = c.skill_id and c.since >= o.time
+    union all
+    select l.project, l.event_id, 6, s.selection_id, s.time from unnamed l asof join trace_selections s
+        on s.project = l.project and s.trace_id = l.trace_id and l.since >= s.time
+    union all
+    select l.project, l.event_id, 7, s.selection_id, s.time from unnamed l asof join session_selections s
+        on s.project = l.project and s.session_id = l.session_id and l.since >= s.time
+),
+best as (
+    from found
+    qualify row_number() over (partition by project, event_id order by tier, time desc, selection_id desc) = 1
+)
+select f.project, f.event_id, coalesce(f.selection_id, b.selection_id) as selection_id,
+    if(f.selection_id is not null, 1, coalesce(b.tier, 8)) as tier,
+    b.time as selection_time
+from call_facts f
+left join best b on b.project = f.project and b.event_id = f.event_id;

@@ -1,0 +1,40 @@
+-- One row a ranked selection with a pick: whether the order, the list or the people concerned disagreed with it.
+create table mismatches as
+with judged as (
+    select f.project, f.target_selection_id as event_id, coalesce(f.source = 'judge', false) as is_judge
+    from feedback f
+    left join (
+        select project, event_id, list(skill_id) as names from pick_names group by all
+    ) p on p.project = f.project and p.event_id = f.target_selection_id
+    where f.kind in ('arguments_edited', 'reasked', 'wrong_skill', 'rejected')
+        or (f.kind = 'label' and f.expected is not null and not list_has_any(p.names, f.expected))
+),
+corrections as (
+    select project, event_id, bool_or(not is_judge) as corrected, true as corrected_or_judged
+    from judged
+    where event_id is not null
+    group by project, event_id
+),
+picked as (
+    select c.project, c.event_id,
+        list(distinct struct_pack(skill_id := coalesce(n.skill_id, c.pick), domain := n.domain)) as picked
+    from (select distinct project, event_id, time, pick from pick_names) c
+    left join registry_names n
+        on n.project = c.project and n.called = c.pick and c.time >= n.valid_from and c.time < n.valid_to
+    group by c.project, c.event_id
+)
+select
+    s.project, s.event_id, s.time, s.agent, s.model, s.environment, s.release, s.language, s.strategy,
+    s.weights_version, s.embedding_version,
+    coalesce(t.registry_skill_id, t.skill_id) as top_skill_id,
+    t.domain as top_domain,
+    p.picked,
+    coalesce(t.skipped, false) as top_skipped,
+    len(s.listed_picks) < s.n_picks as off_list,
+    coalesce(c.corrected, false) as corrected,
+    coalesce(c.corrected_or_judged, false) as corrected_or_judged
+from selections s
+left join candidates t on t.project = s.project and t.event_id = s.event_id and t.rank = 1
+left join corrections c on c.project = s.project and c.event_id = s.event_id
+left join picked p on p.project = s.project and p.event_id = s.event_id
+where s.ranked and s.n_picks > 0;

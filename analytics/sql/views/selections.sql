@@ -1,0 +1,31 @@
+-- One row a decision turn: the folded selection, its picks, and whether it only closes a turn.
+create table selections as
+with opened as (
+    select project, coalesce(trace_id, session_id) as scope, min(started_at) as first_call_at
+    from calls
+    where coalesce(trace_id, session_id) is not null
+    group by all
+),
+listed as (
+    select p.project, p.event_id, list(distinct p.pick) as picks
+    from pick_names p
+    semi join offers o on o.project = p.project and o.event_id = p.event_id and o.skill_id = p.skill_id
+    group by p.project, p.event_id
+)
+select
+    b.project, b.event_id, b.time, b.time_is_receipt, b.trace_id, b.span_id, b.session_id, b.agent, b.model,
+    b.environment, b.release, b.turn, b.query, b.truncated, b.language, b.intent_domain, b.intent_action,
+    b.intent_object, b.candidates,
+    coalesce(len(list_distinct(list_transform(b.candidates, lambda c: c.skill_id))), 0) as n_candidates,
+    b.ranked, b.randomized, p.picks,
+    len(p.picks) as n_picks,
+    list_filter(p.picks, lambda x: list_contains(coalesce(l.picks, []), x)) as listed_picks,
+    b.no_match, b.strategy, b.fallback, b.fallback_reason, b.stage_ms, b.registry_version, b.embedding_version,
+    b.weights_version, b.model_version, b.menu_tokens, b.shadow_embedding_version, b.shadow_skill_ids,
+    b.previous_skill_id, b.context_digest,
+    not b.ranked and len(p.picks) = 0 and coalesce(o.first_call_at < b.time, false) as closing,
+    b.received_at, b.source_request, b.mapping_version
+from selection_base b
+join picks p using (project, event_id)
+left join listed l using (project, event_id)
+left join opened o on o.project = b.project and o.scope = coalesce(b.trace_id, b.session_id);

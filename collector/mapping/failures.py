@@ -1,0 +1,131 @@
+"""How a call that failed is known, and which kind of failure it is."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from collector.mapping import attributes as names
+from collector.mapping.conversation import as_text, from_json
+from collector.spans import Span
+from pickwise.events import ErrorKind
+from pickwise.settings import Settings
+
+_STATUS = re.compile(r"\b(?:HTTP(?:/\d(?:\.\d)?)?(?: error)?|status(?:[ _]code)?)\W{0,3}([45]\d\d)\b", re.IGNORECASE)
+
+#: (what the error's type is, what its text says, kind): the first rule that matches names the kind.
+_RULES: tuple[tuple[str | None, str | None, ErrorKind], ...] = (
+    (r"^-32601$", None, "not_found"),
+    (r"^-32602$", None, "invalid_arguments"),
+    (r"(?:ToolNotFound|UnknownTool|NoSuchTool|UnknownFunction)", None, "not_found"),
+    (
+        None,
+        r"unknown (?:tool|action|function)\b|(?:tool|function) (?:\S+ )?not found|no (?:such )?(?:tool|function)\b|"
+        r"is not a valid tool|unavailable tool|tool .{0,80}does not exist",
+        "not_found",
+    ),
+    (
+        r"(?:Validation|JSONDecode|InvalidArgument|InvalidToolArgument|InvalidToolInput|ToolInputParsing)",
+        None,
+        "invalid_arguments",
+    ),
+    (r"TypeError$", r"argument|parameter", "invalid_arguments"),
+    (
+        None,
+        r"validation errors? for|invalid (?:input|arguments?|parameters?) for|invalid json|json parsing failed|"
+        r"type validation failed|field required|mandatory input parameters|missing \d+ required|"
+        r"unexpected keyword argument|missing required (?:argument|parameter|field)",
+        "invalid_arguments",
+    ),
+    (r"(?:Cancel|Abort)", None, "cancelled"),
+    (r"(?:Timeout|DeadlineExceeded|TimedOut)", None, "timeout"),
+    (r"(?:RateLimit|TooManyRequests|ResourceExhausted|Throttl)", None, "rate_limited"),
+    (
+        r"(?:PermissionError|PermissionDenied|Forbidden|Unauthorized|AccessDenied|Unauthenticated)",
+        None,
+        "permission_denied",
+    ),
+    (None, r"timed out|deadline exceeded|time-?out\b", "timeout"),
+    (None, r"rate limit|too many requests", "rate_limited"),
+    (None, r"permission denied|access denied|not authori[sz]ed|\bforbidden\b|\bunauthori[sz]ed\b", "permission_denied"),
+    (None, r"\b(?:was|been) cancell?ed\b", "cancelled"),
+)
+_COMPILED = tuple(
+    (re.compile(kind) if kind else None, re.compile(text, re.IGNORECASE) if text else None, result)
+    for kind, text, result in _RULES
+)
+#: Rules look at so much of an error's text: its beginning says what it is, and tools echo long inputs.
+_LOOK_AT = 2_000
+
+
+def classify(error_type: str, text: str) -> ErrorKind | None:
+    """The kind that the error's type and text tell, or None where they are vague."""
+    text = text[:_LOOK_AT]
+    for type_rule, text_rule, kind in _COMPILED:
+        if (type_rule is None or type_rule.search(error_type)) and (text_rule is None or text_rule.search(text)):
+            return kind
+    found = _STATUS.search(text)
+    return http_kind(int(found.group(1))) if found else None
+
+
+def http_kind(status: int) -> ErrorKind | None:
+    """The kind of an HTTP status code; None for one that is no error."""
+    if status in (401, 403):
+        return "permission_denied"
+    if status == 429:
+        return "rate_limited"
+    if status in (408, 504):
+        return "timeout"
+    if 400 <= status < 500:
+        return "http_4xx"
+    return "http_5xx" if 500 <= status < 600 else None
+
+
+class Failure:
+    """What is known of a failure: its kind (None: vague) and its text."""
+
+    __slots__ = ("kind", "message")
+
+    def __init__(self, kind: ErrorKind | None, message: str | None) -> None:
+        self.kind = kind
+        self.message = message or None
+
+
+def of_text(text: str, skill_id: str | None, settings: Settings) -> Failure | None:
+    """The failure that a configured error pattern sees in a result, or None."""
+    for rule in settings.error_patterns:
+        if rule.skill_id not in (None, skill_id):
+            continue
+        if re.search(rule.pattern, text):
+            return Failure(cast(ErrorKind, rule.error_kind), text)
+    return None
+
+
+def of_span(span: Span, result: Any, skill_id: str, settings: Settings) -> Failure | None:
+    """The failure of an executed call: status, ``error.type``, an exception, ``isError``, or an error pattern."""
+    text = as_text(result)
+    return _reported(span, result, text) or (of_text(text, skill_id, settings) if text else None)
+
+
+def _reported(span: Span, result: Any, result_text: str) -> Failure | None:
+    exception = next((event for event in span.events if event.name == names.EXCEPTION_EVENT), None)
+    error_type = span.attributes.get(names.ERROR_TYPE)
+    if not (span.failed or error_type or exception or is_error_result(result)):
+        return None
+    told = exception.attributes if exception else {}
+    kinds = " ".join(str(kind) for kind in (error_type, told.get(names.EXCEPTION_TYPE)) if kind)
+    messages = (told.get(names.EXCEPTION_MESSAGE), span.status_message, result_text)
+    message = next((str(text) for text in messages if text), None)
+    kind = _status_kind(span) or classify(kinds, " ".join(str(text) for text in messages if text))
+    return Failure(kind or ("exception" if exception else "tool_error"), message or kinds)
+
+
+def _status_kind(span: Span) -> ErrorKind | None:
+    status = span.attributes.get(names.HTTP_STATUS)
+    return http_kind(status) if isinstance(status, int) else None
+
+
+def is_error_result(result: Any) -> bool:
+    """Whether a result is an MCP result that says ``isError``."""
+    decoded = from_json(result)
+    return isinstance(decoded, dict) and decoded.get("isError") is True

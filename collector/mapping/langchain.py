@@ -1,0 +1,137 @@
+"""What LangChain and LangGraph tell only inside the raw values of OpenInference spans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collector.facts import CallFact, Facts
+from collector.mapping import attributes as names
+from collector.mapping import failures
+from collector.mapping.conversation import ToolCall, ToolResult, as_text, from_json, objects, text_or_none
+from collector.mapping.facts_of import ToolRun, run_fact
+from collector.mapping.origin import origin_of
+from collector.spans import Span
+from pickwise.events import derive_event_id
+from pickwise.settings import Settings
+
+#: Cheap looks at a raw value before it is decoded.
+_INVALID_CALLS = '"invalid_tool_calls": [{'
+_TOOL_MESSAGE = '"tool_call_id"'
+_TOOL_CALL = '"tool_call"'
+
+
+def invalid_calls(output: Any) -> list[ToolCall]:
+    """Calls whose arguments LangChain could not read; they are nowhere but in the raw output."""
+    if not isinstance(output, str) or _INVALID_CALLS not in output:
+        return []
+    found = _find(from_json(output), "invalid_tool_calls")
+    raw_calls = [raw for calls in found if isinstance(calls, list) for raw in calls if isinstance(raw, dict)]
+    return [
+        ToolCall(
+            name=name,
+            call_id=text_or_none(raw.get("id")),
+            arguments=raw.get("args"),
+            invalid=text_or_none(raw.get("error")) or "arguments are not valid JSON",
+        )
+        for raw in raw_calls
+        if (name := text_or_none(raw.get("name")))
+    ]
+
+
+def tool_message(value: Any) -> ToolResult | None:
+    """The result that a serialised ToolMessage holds, or None where the value is none."""
+    if not isinstance(value, dict):
+        return None
+    data = value.get("data", value.get("kwargs", value))
+    if not isinstance(data, dict) or data.get("type", value.get("type")) != "tool":
+        return None
+    return ToolResult(
+        call_id=text_or_none(data.get("tool_call_id")),
+        name=text_or_none(data.get("name")),
+        text=as_text(data.get("content")),
+        error=data.get("status") == "error",
+    )
+
+
+def tool_node(span: Span, settings: Settings) -> Facts | None:
+    """The calls that a tools node was given, with the answers it returned; None when the span is no such node.
+
+    A node of one call is the parent of its TOOL span, and knows the call id that a failed TOOL span lacks. One of
+    several calls tells answers only: as their common parent it would make its TOOL spans one call.
+    """
+    given = _given_calls(span.attributes.get(names.OI_INPUT))
+    answers = _returned(span.attributes.get(names.OI_OUTPUT))
+    if not given and not answers:
+        return None
+    if len(given) == 1:
+        answer = next((result for result in answers if result.call_id == given[0].call_id), None)
+        return Facts(calls=[_node_run(span, given[0], answer, settings)])
+    return Facts(calls=[fact for i, result in enumerate(answers) if (fact := _node_answer(span, i, result, settings))])
+
+
+def _node_run(span: Span, call: ToolCall, answer: ToolResult | None, settings: Settings) -> CallFact:
+    run = ToolRun(skill_id=call.name, call_id=call.call_id, arguments=call.arguments)
+    fact = run_fact(span, origin_of(span), run, settings)
+    fact.latency_ms = None  # the node's own work comes on top; the TOOL span tells the call's
+    failure = _failure(answer, call.name, settings) if answer else None
+    if fact.ok and failure:
+        fact.ok, fact.error_kind, fact.error_message = False, failure.kind, failure.message
+    return fact
+
+
+def _node_answer(span: Span, ordinal: int, result: ToolResult, settings: Settings) -> CallFact | None:
+    if not result.name or not result.call_id:
+        return None
+    fact = run_fact(span, origin_of(span), ToolRun(skill_id=result.name, call_id=result.call_id), settings)
+    failure = _failure(result, result.name, settings)
+    fact.role, fact.ordinal, fact.latency_ms, fact.parent_span_id = "answer", ordinal, None, None
+    fact.event_id = derive_event_id(span.trace_id, span.span_id, "call", "answer", ordinal)
+    fact.ok = failure is None
+    fact.error_kind, fact.error_message = (failure.kind, failure.message) if failure else (None, None)
+    return fact
+
+
+def _failure(result: ToolResult, name: str, settings: Settings) -> failures.Failure | None:
+    if result.error:
+        return failures.Failure(failures.classify("", result.text), result.text)
+    return failures.of_text(result.text, name, settings)
+
+
+def _given_calls(value: Any) -> list[ToolCall]:
+    """The tool calls that a node's input lists: a bare list, or below ``tool_call`` of one sent apart."""
+    if not isinstance(value, str) or _TOOL_CALL not in value:
+        return []
+    decoded = from_json(value)
+    listed = objects(decoded)
+    if isinstance(decoded, dict) and isinstance(decoded.get("tool_call"), dict):
+        listed = [decoded["tool_call"]]
+    return [
+        ToolCall(name=name, call_id=text_or_none(raw.get("id")), arguments=raw.get("args"))
+        for raw in listed
+        if raw.get("type") == "tool_call" and (name := text_or_none(raw.get("name")))
+    ]
+
+
+def _returned(value: Any) -> list[ToolResult]:
+    """The tool messages that a node's output consists of; a graph's state, which holds other messages too, is none."""
+    if not isinstance(value, str) or _TOOL_MESSAGE not in value:
+        return []
+    decoded = from_json(value)
+    messages = objects(decoded.get("messages") if isinstance(decoded, dict) else decoded)
+    results = [tool_message(message) for message in messages]
+    return [result for result in results if result] if all(results) else []
+
+
+def _find(document: Any, key: str) -> list[Any]:
+    """All values under a key, anywhere in a decoded JSON document, in its order."""
+    found: list[Any] = []
+    waiting = [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if key in value:
+                found.append(value[key])
+            waiting += reversed([item for name, item in value.items() if name != key])
+        elif isinstance(value, list):
+            waiting += reversed(value)
+    return found

@@ -1,0 +1,136 @@
+"""The observed registry: a project that declares none learns it from what was offered to its models.
+
+A row says that a skill was offered, with that definition, from that time on. Rows are written once for a definition,
+and again only when it turns out to have been offered earlier, so that any order of arrival ends in the same history.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from collector.facts import OfferedSkill
+from collector.skill_changes import SkillChange, entry_fact
+from pickwise.events import Selection, parse_time
+
+logger = logging.getLogger(__name__)
+
+#: Invented ids must not fill the memory: what a project offers beyond this is not learned.
+MAX_SKILLS = 200_000
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was written of one skill: its earliest time by definition, and the times written without a definition."""
+
+    definitions: dict[str, int] = field(default_factory=dict)
+    bare: list[int] = field(default_factory=list)
+
+    @property
+    def earliest(self) -> int | None:
+        times = [*self.definitions.values(), *self.bare]
+        return min(times, default=None)
+
+
+class ObservedSkills:
+    """What was written so far, by project and skill. ``changes`` tells what is new; ``learn`` remembers it."""
+
+    def __init__(self) -> None:
+        self._projects: dict[str, dict[str, _Known]] = {}
+
+    @classmethod
+    def of_rows(cls, rows: pl.DataFrame) -> ObservedSkills:
+        """From the rows of table ``skills``."""
+        observed = cls()
+        wanted = rows.filter(pl.col("source") == "observed").select(
+            "project", "skill_id", "fact", pl.col("time").dt.epoch("us").alias("time")
+        )
+        for project, skill_id, fact, time in wanted.iter_rows():
+            observed._note(project, skill_id, fact, time)
+        return observed
+
+    def learn(
+        self, project: str, offered: Iterable[OfferedSkill], selections: Iterable[Selection], received_at: int
+    ) -> list[SkillChange]:
+        """The rows to write for what was offered, remembered as written; ``received_at`` (ns) stands in for no time.
+
+        The candidates of selections are skills offered by id alone. A known definition says more, so an id is
+        written only when nothing is known of it by that time.
+        """
+        changes = [change for skill in _earliest(offered) for change in self._defined(project, skill)]
+        for skill_id, time in _candidate_times(selections, received_at).items():
+            changes += self._bare(project, skill_id, time // 1_000)
+        return changes
+
+    def _defined(self, project: str, skill: OfferedSkill) -> list[SkillChange]:
+        entry = _entry(skill)
+        if len(entry) == 1:
+            return self._bare(project, skill.skill_id, skill.time // 1_000)
+        time = skill.time // 1_000
+        known = self._known(project, skill.skill_id)
+        fact = entry_fact("upsert", entry)
+        if known is None or known.definitions.get(fact, time + 1) <= time:
+            return []
+        # Rows by id alone that lie later would hide the definition from there on: say it again at their times.
+        hidden = [at for at in known.bare if at > time and not any(t <= at for t in known.definitions.values())]
+        self._note(project, skill.skill_id, fact, time)
+        return [SkillChange(skill_id=skill.skill_id, op="upsert", time=at, entry=entry) for at in (time, *hidden)]
+
+    def _bare(self, project: str, skill_id: str, time: int) -> list[SkillChange]:
+        known = self._known(project, skill_id)
+        if known is None or (known.earliest is not None and known.earliest <= time):
+            return []
+        change = SkillChange(skill_id=skill_id, op="upsert", time=time, entry={"skill_id": skill_id})
+        self._note(project, skill_id, change.fact, time)
+        return [change]
+
+    def _known(self, project: str, skill_id: str) -> _Known | None:
+        skills = self._projects.setdefault(project, {})
+        known = skills.get(skill_id)
+        if known is not None:
+            return known
+        if len(skills) >= MAX_SKILLS:
+            logger.warning("project %s offers more than %d skills: %s is not learned", project, MAX_SKILLS, skill_id)
+            return None
+        return skills.setdefault(skill_id, _Known())
+
+    def _note(self, project: str, skill_id: str, fact: str, time: int) -> None:
+        known = self._projects.setdefault(project, {}).setdefault(skill_id, _Known())
+        if fact == entry_fact("upsert", {"skill_id": skill_id}):
+            known.bare.append(time)
+        else:
+            known.definitions[fact] = min(time, known.definitions.get(fact, time))
+
+
+def _earliest(offered: Iterable[OfferedSkill]) -> list[OfferedSkill]:
+    """One offer a skill and definition, the earliest, in order of time."""
+    first: dict[tuple[str, str], OfferedSkill] = {}
+    for skill in offered:
+        key = (skill.skill_id, entry_fact("upsert", _entry(skill)))
+        if key not in first or skill.time < first[key].time:
+            first[key] = skill
+    return sorted(first.values(), key=lambda skill: (skill.time, skill.skill_id))
+
+
+def _candidate_times(selections: Iterable[Selection], received_at: int) -> dict[str, int]:
+    """The earliest time (ns) at which each candidate was offered."""
+    first: dict[str, int] = {}
+    for selection in selections:
+        time = parse_time(selection.time) or received_at
+        for candidate in selection.candidates:
+            if time < first.get(candidate.skill_id, time + 1):
+                first[candidate.skill_id] = time
+    return first
+
+
+def _entry(skill: OfferedSkill) -> dict[str, object]:
+    entry = {
+        "skill_id": skill.skill_id,
+        "name": skill.name,
+        "description": skill.description,
+        "parameters_schema": skill.parameters_schema,
+    }
+    return {name: value for name, value in entry.items() if value is not None}

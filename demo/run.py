@@ -1,0 +1,283 @@
+"""The main job end to end: register, drive, break, learn, drive again, compare.
+
+The service at ``base_url`` is already up, with its alert evaluator running every few seconds, the rules of
+``alert_rules.yaml`` and the receiver's URL among its webhooks; the caller started all that.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from demo.agents import EXAMINATION, Agents, Stage
+from demo.drive import AGENT, Driver, bootstrap_mean, ndcg
+from demo.library import library, queries
+from demo.outage import BreakableEmbedder
+from demo.receiver import AlertReceiver
+from demo.report import Comparison, RunReport, Window, compare, show
+from discovery.layer import DiscoveryLayer
+from pickwise.embed import load_embedder
+from pickwise.events import RouteState
+from pickwise.settings import Settings
+from pickwise.trace import SelectionTracer
+
+PROJECT = "default"
+#: Part of the logged turns after which the embedding model goes down.
+OUTAGE_AT = 0.4
+#: Turns of the outage at least, and its pace: the evaluator of the alerts needs time to see it.
+OUTAGE_TURNS = 150
+OUTAGE_TURN_S = 0.03
+OUTAGE_LONGEST_S = 30.0
+#: The router probes more often than in production, so that recovery fits into a demo.
+PROBE_S = 2.0
+RESOLVE_LONGEST_S = 60.0
+WEIGHTS_LONGEST_S = 60.0
+NDCG_QUERIES = 400
+
+FALLBACK_RULE, FIRING, RESOLVED = "fallback_usage", "firing", "resolved"
+
+
+class Jobs(Protocol):
+    """The jobs that the demo asks for, each as the command of that name would run it."""
+
+    def nightly(self) -> Mapping[str, Any]:
+        """The nightly job up to now; its summary, with ``projects`` → project → ``status_changes``."""
+        ...
+
+    def train(self) -> Mapping[str, Any]:
+        """The training; {decision, version, reason, evidence}."""
+        ...
+
+
+def alert_rules_path() -> Path:
+    """The rules that the demo's service runs with."""
+    return Path(str(files("demo").joinpath("alert_rules.yaml")))
+
+
+def run(
+    base_url: str,
+    *,
+    data_dir: Path,
+    settings: Settings,
+    console: Console,
+    exit: bool,
+    turns: int = 3000,
+    after_turns: int = 1000,
+    seed: int = 7,
+    jobs: Jobs,
+    receiver: AlertReceiver | None = None,
+) -> RunReport:
+    """Run the demo against the service and print what came of it.
+
+    ``receiver`` is the webhook receiver that the service was started with. Raises httpx.HTTPError when the service
+    refuses or is gone.
+    """
+    with ExitStack() as stack:
+        http = stack.enter_context(httpx.Client(base_url=base_url, timeout=60.0))
+        registered = _register(http)
+        console.print(f"Registered {registered} skills at {base_url}; data in {data_dir}")
+        stage = _Stage.open(base_url, settings, seed, http, stack)
+        report = _play(stage, console, turns, after_turns, jobs)
+        report.deliveries = list(receiver.deliveries) if receiver is not None else []
+    show(report, console)
+    if not exit:
+        console.print(f"\nThe service stays up at {base_url}. Try [bold]{base_url}/docs[/bold]. End it with Ctrl-C.")
+    return report
+
+
+@dataclass
+class _Stage:
+    """What the demo plays with."""
+
+    http: httpx.Client
+    layer: DiscoveryLayer
+    tracer: SelectionTracer
+    embedder: BreakableEmbedder
+    agents: Agents
+    routes: list[str]
+    seed: int
+
+    @classmethod
+    def open(cls, base_url: str, settings: Settings, seed: int, http: httpx.Client, stack: ExitStack) -> _Stage:
+        tracer = _RouteKeeper(endpoint=base_url, agent=AGENT, environment="demo", release="1.0")
+        stack.callback(tracer.shutdown)
+        embedder = BreakableEmbedder(load_embedder(settings.embedder))
+        layer = DiscoveryLayer(
+            base_url, tracer=tracer, embedder=embedder, instance="demo", poll_s=5.0, probe_s=PROBE_S, seed=seed
+        )
+        stack.callback(layer.close)
+        layer.start()
+        return cls(http, layer, tracer, embedder, Agents(seed), tracer.told, seed)
+
+    def settle(self) -> None:
+        """Wait until all that was sent is visible in the tables."""
+        self.tracer.flush(30.0)
+        self.http.post("/v1/refresh").raise_for_status()
+
+
+class _RouteKeeper(SelectionTracer):
+    """A tracer that also remembers the router's changes, for the report."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.told: list[str] = []
+
+    def route(self, instance: str, state: RouteState, **fields: Any) -> None:
+        if not self.told or self.told[-1] != state:
+            self.told.append(state)
+        super().route(instance, state, **fields)
+
+
+def _play(stage: _Stage, console: Console, turns: int, after_turns: int, jobs: Jobs) -> RunReport:
+    report = RunReport(turns={"logged": turns, "held_out": after_turns}, routes=stage.routes)
+    with _timed(report, "logged turns"):
+        before = _drive(stage, console, turns, "logged", outage=True)
+        stage.settle()
+    with _timed(report, "nightly"), console.status("Nightly job: portraits, implicit feedback, status of every skill"):
+        report.status_changes = _changes(jobs.nightly())
+    with console.status("NDCG@5 of retrieval alone on held-out questions"):
+        asked = _held_out_sample(stage.seed)
+        retrieval = ndcg(stage.layer, asked, _A_MODEL, learned=False)
+    with _timed(report, "training"), console.status("Training the ranking model"):
+        report.training = dict(jobs.train())
+    with console.status("Waiting for the new weights"):
+        _wait_for_weights(stage.layer, report.training)
+        learned = ndcg(stage.layer, asked, _A_MODEL, learned=True)
+    report.ndcg = Comparison(
+        n=len(asked),
+        retrieval=bootstrap_mean(retrieval),
+        learned=bootstrap_mean(learned),
+        difference=bootstrap_mean([new - old for new, old in zip(learned, retrieval, strict=True)]),
+    )
+    with _timed(report, "held-out turns"):
+        after = _drive(stage, console, after_turns, "held_out", outage=False)
+        stage.settle()
+    with _timed(report, "second nightly"), console.status("Nightly job again: who has recovered?"):
+        report.status_changes += _changes(jobs.nightly())
+    with console.status("Waiting for the fallback alert to resolve"):
+        _wait_for_alert(stage.http, RESOLVED, RESOLVE_LONGEST_S)
+    report.alerts = _alerts(stage.http)
+    report.metrics = compare(stage.http, before, after)
+    return report
+
+
+_A_MODEL = next(iter(EXAMINATION))
+
+
+def _register(http: httpx.Client) -> int:
+    entries = library()
+    http.put("/v1/registry", json=entries).raise_for_status()
+    return len(entries)
+
+
+def _drive(stage: _Stage, console: Console, turns: int, name: Stage, *, outage: bool) -> Window:
+    """Drive the turns, with or without an outage in between; returns the wall-clock window that they fill."""
+    driver = Driver(stage.layer, stage.tracer, stage.agents)
+    trouble = _Outage(stage, int(turns * OUTAGE_AT)) if outage else None
+    start = time.time_ns()
+    with _bar(console) as progress:
+        task = progress.add_task(f"{name.replace('_', '-')} turns", total=turns)
+        for number, turn in enumerate(stage.agents.turns(turns, name)):
+            if trouble is not None:
+                trouble.step(number)
+                progress.update(task, description=f"{name} turns{trouble.note}")
+            driver.turn(turn, name, number / turns)
+            progress.advance(task)
+    return Window(start, time.time_ns())
+
+
+class _Outage:
+    """Takes the embedding model away until the alert fires, and gives it back."""
+
+    def __init__(self, stage: _Stage, at: int) -> None:
+        self._stage = stage
+        self._at = at
+        self._began = 0.0
+        self._next_look = 0.0
+        self.note = ""
+
+    def step(self, number: int) -> None:
+        """Before each turn."""
+        if number == self._at:
+            self._began = time.monotonic()
+            self._stage.embedder.down = True
+            self.note = ", embedding is down"
+        if not self._stage.embedder.down:
+            return
+        time.sleep(OUTAGE_TURN_S)
+        if number - self._at >= OUTAGE_TURNS and self._seen():
+            self._stage.embedder.down = False
+            self.note = ""
+
+    def _seen(self) -> bool:
+        """Whether the alert fires by now; asked once a second, true as well when it took too long."""
+        now = time.monotonic()
+        if now - self._began > OUTAGE_LONGEST_S:
+            return True
+        if now < self._next_look:
+            return False
+        self._next_look = now + 1.0
+        return _alert_is(self._stage.http, FIRING)
+
+
+def _held_out_sample(seed: int) -> list[Any]:
+    asked = [query for of_skill in queries(held_out=True).values() for query in of_skill]
+    return random.Random(seed).sample(asked, min(NDCG_QUERIES, len(asked)))
+
+
+def _wait_for_weights(layer: DiscoveryLayer, training: Mapping[str, Any]) -> None:
+    """Until the service serves the promoted model; a training that promoted none changes nothing to wait for."""
+    deadline = time.monotonic() + WEIGHTS_LONGEST_S
+    while True:
+        layer.refresh()
+        weights = layer.weights.value
+        served = weights.model.version if weights is not None and weights.model is not None else None
+        if training.get("decision") != "promoted" or served == training.get("version"):
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"weights: expected model {training['version']}, the service still serves {served}")
+        time.sleep(0.5)
+
+
+def _wait_for_alert(http: httpx.Client, state: str, longest_s: float) -> None:
+    deadline = time.monotonic() + longest_s
+    while not _alert_is(http, state) and time.monotonic() < deadline:
+        time.sleep(1.0)
+
+
+def _alert_is(http: httpx.Client, state: str) -> bool:
+    return any(alert["rule"] == FALLBACK_RULE and alert["state"] == state for alert in _alerts(http))
+
+
+def _alerts(http: httpx.Client) -> list[dict[str, Any]]:
+    response = http.get("/v1/alerts")
+    response.raise_for_status()
+    found: list[dict[str, Any]] = response.json()["alerts"]
+    return found
+
+
+def _changes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return list(summary["projects"].get(PROJECT, {}).get("status_changes", []))
+
+
+@contextmanager
+def _timed(report: RunReport, what: str) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    report.seconds[what] = round(time.monotonic() - started, 1)
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    )

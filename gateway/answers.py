@@ -1,0 +1,89 @@
+"""What the tables say, over HTTP: metrics, report, one skill, one selection, alerts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, HTTPException, Query
+
+from analytics import frames, portrait, replay
+from analytics import report as reports
+from analytics.metrics.declarations import BY_NAME
+from analytics.query import MetricError, metric
+from analytics.tables import Tables
+from pickwise.events import DEFAULT_PROJECT, EventError, parse_time
+from pickwise.settings import Settings
+
+
+def _time(name: str, value: str | None) -> datetime | None:
+    """A window bound: RFC 3339 or Unix nanoseconds."""
+    if value is None:
+        return None
+    try:
+        nanoseconds = parse_time(int(value) if value.isdigit() else value)
+    except EventError as error:
+        raise HTTPException(400, f"{name}: {str(error).removeprefix('time: ')}") from error
+    return None if nanoseconds is None else datetime.fromtimestamp(nanoseconds / 1e9, UTC)
+
+
+def _project(
+    project: str | None = None, x_pickwise_project: Annotated[str | None, Header(include_in_schema=False)] = None
+) -> str:
+    return project or x_pickwise_project or DEFAULT_PROJECT
+
+
+Project = Annotated[str, Depends(_project)]
+From = Annotated[str | None, Query(alias="from", description="first instant, RFC 3339 or Unix nanoseconds")]
+To = Annotated[str | None, Query(alias="to", description="end, exclusive")]
+By = Annotated[list[str], Query(description="grouping, repeated or comma-separated")]
+
+
+def answers_router(settings: Settings) -> APIRouter:
+    """GET routes over the tables of one data folder. Handlers run in threads: queries block."""
+    router = APIRouter(tags=["answers"])
+    tables = Tables(settings.data_dir)
+
+    @router.get("/v1/metrics/{name}")
+    def read_metric(name: str, project: Project, start: From = None, to: To = None, by: By = []) -> Any:  # noqa: B006
+        if name not in BY_NAME:
+            raise HTTPException(404, f"metric: expected one of {', '.join(BY_NAME)}; got {name!r}")
+        window = _time("from", start), _time("to", to)
+        return _or_400(
+            lambda: metric(tables.connect(), name, project=project, start=window[0], end=window[1], by=_split(by))
+        )
+
+    @router.get("/v1/report")
+    def read_report(project: Project, start: From = None, to: To = None, by: By = []) -> Any:  # noqa: B006
+        window = _time("from", start), _time("to", to)
+        return _or_400(lambda: reports.report(tables.connect(), project, window[0], window[1], _split(by)))
+
+    @router.get("/v1/skills/{skill_id:path}")
+    def read_skill(skill_id: str, project: Project, start: From = None, to: To = None) -> Any:
+        found = portrait.skill(tables.connect(), project, skill_id, _time("from", start), _time("to", to))
+        return found or _missing("skill", skill_id, project)
+
+    @router.get("/v1/selections/{event_id:path}")
+    def read_selection(event_id: str, project: Project) -> Any:
+        return replay.selection(tables.connect(), project, event_id) or _missing("selection", event_id, project)
+
+    @router.get("/v1/alerts")
+    def read_alerts(project: Project) -> Any:
+        return {"alerts": frames.alerts(tables.connect(), project=project).to_dicts()}
+
+    return router
+
+
+def _split(by: list[str]) -> list[str]:
+    return [part.strip() for item in by for part in item.split(",") if part.strip()]
+
+
+def _or_400(answer: Any) -> Any:
+    try:
+        return answer()
+    except MetricError as error:
+        raise HTTPException(400, str(error)) from error
+
+
+def _missing(kind: str, key: str, project: str) -> Any:
+    raise HTTPException(404, f"no {kind} {key!r} in project {project!r}")

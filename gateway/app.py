@@ -1,0 +1,22 @@
+"""One application on one port: the collector's ways in, the answers of analytics, the ranker's service."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from collector.http import ingest_router
+from collector.service import Collector
+from gateway.answers import answers_router
+from pickwise.settings import Settings
+from ranker.http import ranker_router
+
+DESCRIPTION = "Observability and feedback learning for the decision which tool an agent picks."
+
+
+def create_app(settings: Settings, collector: Collector) -> FastAPI:
+    """The whole HTTP surface over a started collector. OpenAPI at ``/docs``."""
+    app = FastAPI(title="Pickwise", description=DESCRIPTION, docs_url="/docs", redoc_url=None)
+    app.include_router(ingest_router(collector))
+    app.include_router(answers_router(settings))
+    app.include_router(ranker_router(settings))
+    return app

@@ -1,0 +1,68 @@
+"""The collector's process: HTTP and gRPC over one Collector, until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+
+import uvicorn
+
+from collector.grpc_server import start_grpc_server
+from collector.service import Collector
+from gateway.app import create_app
+from pickwise.settings import Settings
+
+#: Open requests get this long to finish after SIGTERM, seconds.
+GRACE_S = 5
+
+
+class ExposedError(RuntimeError):
+    """Listening beyond loopback without keys was asked for, but not with ``--insecure``."""
+
+
+def run(settings: Settings, *, grpc: bool = True) -> None:
+    """Serve until SIGTERM or SIGINT; what was acknowledged is committed before it returns."""
+    _refuse_exposure(settings)
+    # uvicorn handles these while it serves and raises them again afterwards: the commit must come first.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    listener = _listen(settings.host, settings.http_port)
+    asyncio.run(_serve(settings.model_copy(update={"http_port": listener.getsockname()[1]}), listener, grpc))
+
+
+async def _serve(settings: Settings, listener: socket.socket, grpc: bool) -> None:
+    collector = Collector(settings)
+    collector.start()
+    grpc_server = None
+    grpc_port = None
+    try:
+        if grpc:
+            grpc_server, grpc_port = start_grpc_server(collector, settings.host, settings.grpc_port)
+        collector.announce(settings.host, settings.http_port, grpc_port)
+        config = uvicorn.Config(
+            create_app(settings, collector), log_level="warning", timeout_graceful_shutdown=GRACE_S, lifespan="off"
+        )
+        await uvicorn.Server(config).serve(sockets=[listener])
+    finally:
+        if grpc_server is not None:
+            grpc_server.stop(GRACE_S).wait()
+        await asyncio.to_thread(collector.stop)
+
+
+def _refuse_exposure(settings: Settings) -> None:
+    if settings.insecure or settings.host in {"localhost", "::1"} or settings.host.startswith("127."):
+        return
+    raise ExposedError(
+        f"host {settings.host} is reachable from other machines and no API keys are configured: "
+        "listen on 127.0.0.1, or pass --insecure if the network is trusted"
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    listener.set_inheritable(True)
+    return listener

@@ -1,0 +1,130 @@
+"""How `pickwise import` brings request bodies in: through the service that holds the folder, or by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+import msgspec
+
+from collector.events_in import Rejection, read_items
+from collector.importers import Batch
+from collector.lock import FolderHeld, Holder, holder
+from collector.service import Collector
+from pickwise.settings import Settings
+
+_PATHS = {"events": "/v1/events", "registry": "/v1/registry", "traces": "/v1/traces", "logs": "/v1/logs"}
+_MEDIA = {"ndjson": "application/x-ndjson", "json": "application/json"}
+#: A batch waits at most this long for its acknowledgement, and a refresh for the backlog, seconds.
+TIMEOUT_S = 300.0
+
+
+class Receipt(msgspec.Struct):
+    """How much of a batch was taken, and what was refused."""
+
+    accepted: int
+    problems: list[str]
+
+
+class ServiceRefused(RuntimeError):  # noqa: N818 - the service's answer more than an error
+    """The running service did not take a batch as a whole."""
+
+
+class Intake(Protocol):
+    """A way in for batches; ``refresh`` returns when all that was sent is visible."""
+
+    def send(self, batch: Batch) -> Receipt: ...
+
+    def refresh(self) -> None: ...
+
+
+@contextmanager
+def open_intake(settings: Settings, project: str) -> Iterator[Intake]:
+    """The service that holds the folder, else a collector of our own for as long as the block lasts.
+
+    Raises FolderHeld when a process without an HTTP port holds the folder (another import).
+    """
+    held = holder(settings.data_dir)
+    if held is None:
+        collector = Collector(settings)
+        collector.start()
+        try:
+            yield _Direct(collector, project)
+        finally:
+            collector.stop()
+        return
+    if held.http_port is None:
+        raise FolderHeld(Path(settings.data_dir), held)
+    with httpx.Client(base_url=_url(held), headers={"X-Pickwise-Project": project}, timeout=TIMEOUT_S) as client:
+        yield _Remote(client)
+
+
+class _Direct:
+    def __init__(self, collector: Collector, project: str) -> None:
+        self._collector = collector
+        self._project = project
+
+    def send(self, batch: Batch) -> Receipt:
+        if batch.kind == "events":
+            return self._events(batch.body)
+        if batch.kind == "registry":
+            answer = self._collector.registry.upsert(self._project, list(read_items(batch.body, "ndjson")))
+            return Receipt(answer.accepted, [f"entry {r.index} ({r.skill_id}): {r.reason}" for r in answer.rejected])
+        submit = self._collector.submit_traces if batch.kind == "traces" else self._collector.submit_logs
+        parsed, durable = submit(batch.body, "json", self._project)
+        if durable is not None:
+            durable.result(TIMEOUT_S)
+        return Receipt(batch.count, [parsed.message] if parsed.rejected else [])
+
+    def refresh(self) -> None:
+        self._collector.refresh()
+
+    def _events(self, body: bytes) -> Receipt:
+        parsed, durable = self._collector.submit_events(body, "ndjson", self._project)
+        if durable is not None:
+            durable.result(TIMEOUT_S)
+        skills, refused = self._collector.submit_skills(parsed, self._project)
+        return Receipt(parsed.accepted + skills, [_problem(item) for item in (*parsed.rejected, *refused)])
+
+
+class _Remote:
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+
+    def send(self, batch: Batch) -> Receipt:
+        answer = self._client.post(
+            _PATHS[batch.kind], content=batch.body, headers={"Content-Type": _MEDIA[batch.encoding]}
+        )
+        document: dict[str, Any] = answer.json() if answer.content else {}
+        if batch.kind in ("traces", "logs"):
+            self._check(answer)
+            partial = document.get("partialSuccess") or {}
+            return Receipt(batch.count, [partial["errorMessage"]] if partial.get("errorMessage") else [])
+        if "accepted" not in document:
+            self._check(answer)
+        problems = [
+            f"entry {item['index']} ({item['skill_id']}): {item['reason']}"
+            if "skill_id" in item
+            else _problem(msgspec.convert(item, Rejection))
+            for item in document["rejected"]
+        ]
+        return Receipt(document["accepted"], problems)
+
+    def refresh(self) -> None:
+        self._check(self._client.post("/v1/refresh"))
+
+    def _check(self, answer: httpx.Response) -> None:
+        if answer.is_error:
+            raise ServiceRefused(f"the service at {self._client.base_url} answered {answer.status_code}: {answer.text}")
+
+
+def _url(held: Holder) -> str:
+    address = "127.0.0.1" if held.address in (None, "0.0.0.0", "::") else held.address
+    return f"http://[{address}]:{held.http_port}" if ":" in address else f"http://{address}:{held.http_port}"
+
+
+def _problem(rejection: Rejection) -> str:
+    return f"event {rejection.index} ({rejection.event_id}): {rejection.reason}"

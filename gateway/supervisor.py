@@ -1,0 +1,159 @@
+"""``pickwise serve``: each part its own process in one session, ended together, restarted when one dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import psutil
+
+#: All parts must have ended this long after SIGTERM, seconds; then they are killed.
+STOP_S = 15.0
+#: A part that dies sooner than this after its start counts as failing to start, seconds.
+SETTLED_S = 10.0
+MAX_FAST_DEATHS = 3
+#: Set in the environment of every part, so that it ends with its supervisor.
+SUPERVISED = "PICKWISE_SUPERVISED"
+
+
+class StartError(RuntimeError):
+    """A part did not come up; the message carries what it printed last."""
+
+
+class Part:
+    """One process of the service: its command and, while it runs, its handle."""
+
+    def __init__(self, name: str, arguments: Sequence[str], log_folder: Path) -> None:
+        self.name = name
+        self.command = [sys.executable, "-m", "pickwise.cli", *arguments]
+        self.log_path = log_folder / f"{name}.log"
+        self.fast_deaths = 0
+        self.process: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
+
+    def start(self) -> None:
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            # An own process group, so that a Ctrl-C reaches the supervisor alone and parts end in order.
+            self.process = subprocess.Popen(
+                self.command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                process_group=0,
+                env=os.environ | {SUPERVISED: "1"},
+            )
+        self._started = time.monotonic()
+
+    def died(self) -> bool:
+        if self.process is None or self.process.poll() is None:
+            return False
+        self.fast_deaths = self.fast_deaths + 1 if time.monotonic() - self._started < SETTLED_S else 0
+        return True
+
+    def last_lines(self) -> str:
+        lines = self.log_path.read_text(errors="replace").splitlines() if self.log_path.exists() else []
+        return "\n".join(lines[-5:])
+
+
+class Supervisor:
+    """Starts the parts, restarts one that dies, ends all on SIGTERM or SIGINT."""
+
+    def __init__(self, parts: Sequence[Part], ready_url: str) -> None:
+        self.parts = parts
+        self.ready_url = ready_url
+        self._stopping = False
+
+    def start(self, timeout_s: float = 60.0) -> None:
+        """Start every part; returns when the service is ready. Raises StartError with the reason."""
+        self.parts[0].start()
+        deadline = time.monotonic() + timeout_s
+        while not self._ready():
+            if self.parts[0].died() or time.monotonic() > deadline:
+                self.stop()
+                raise StartError(f"{self.parts[0].name} did not start:\n{self.parts[0].last_lines()}")
+            time.sleep(0.1)
+        for part in self.parts[1:]:
+            part.start()
+
+    def run(self) -> None:
+        """Watch the parts until a signal arrives, then end them."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        try:
+            while not self._stopping:
+                for part in self.parts:
+                    self._revive(part)
+                time.sleep(0.2)
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """SIGTERM to all, wait, kill what is left with all its children."""
+        running = [part.process for part in self.parts if part.process is not None and part.process.poll() is None]
+        for process in running:
+            process.terminate()
+        deadline = time.monotonic() + STOP_S
+        for process in running:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _kill_tree(process.pid)
+                process.wait()
+
+    def _revive(self, part: Part) -> None:
+        if not part.died() or self._stopping:
+            return
+        if part.fast_deaths >= MAX_FAST_DEATHS:
+            raise StartError(f"{part.name} keeps dying:\n{part.last_lines()}")
+        part.start()
+
+    def _ready(self) -> bool:
+        try:
+            return httpx.get(self.ready_url, timeout=1.0).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    def _on_signal(self, *_: object) -> None:
+        self._stopping = True
+
+
+def free_port(host: str) -> int:
+    """A port that was free a moment ago."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to end this process when its parent dies, also by kill -9 (Linux only)."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    pr_set_pdeathsig = 1
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _kill_tree(pid: int) -> None:
+    try:
+        process = psutil.Process(pid)
+        tree = [*process.children(recursive=True), process]
+    except psutil.NoSuchProcess:
+        return
+    for member in tree:
+        try:
+            member.kill()
+        except psutil.NoSuchProcess:
+            continue

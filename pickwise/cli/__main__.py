@@ -1,0 +1,3 @@
+from pickwise.cli import main
+
+main()

@@ -1,0 +1,200 @@
+"""Commands that bring data in and take it out: import, export, sql, registry, doctor."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress
+from rich.table import Table
+
+from pickwise.cli.options import (
+    DEFAULT,
+    AsJson,
+    DataDir,
+    Project,
+    UserError,
+    console,
+    print_json,
+    remarks,
+    settings_from,
+)
+
+
+class Format(StrEnum):
+    EVENTS = "events"
+    OPENAI_MESSAGES = "openai-messages"
+    OTLP_JSON = "otlp-json"
+    SKILLS = "skills"
+
+
+class ExportFormat(StrEnum):
+    PARQUET = "parquet"
+    CSV = "csv"
+
+
+registry_app = typer.Typer(no_args_is_help=True, help="The skills that exist: import, review.")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("import")(import_)
+    app.command()(export)
+    app.command()(sql)
+    app.command()(doctor)
+    app.add_typer(registry_app, name="registry")
+
+
+def import_(
+    paths: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="files to read")],
+    format_: Annotated[Format, typer.Option("--format", help="what the files hold")],
+    data_dir: DataDir = None,
+    project: Project = DEFAULT,
+    error_pattern: Annotated[
+        list[str] | None,
+        typer.Option(help="regular expression: a tool result that matches is a failure (openai-messages); repeatable"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring files in, through the running service or by itself; returns when they are visible.
+
+    Importing the same file twice changes nothing.
+    """
+    from collector import importers
+    from collector.lock import FolderHeld
+    from gateway.intake import ServiceRefused, open_intake
+
+    patterns = [{"pattern": pattern} for pattern in error_pattern] if error_pattern else None
+    settings = settings_from(data_dir=data_dir, error_patterns=patterns)
+    accepted = 0
+
+    def report(problem: importers.Problem) -> None:
+        problems.append(str(problem))
+
+    problems: list[str] = []
+    try:
+        with open_intake(settings, project) as intake, Progress(console=remarks, transient=True) as progress:
+            for path in paths:
+                task = progress.add_task(path.name, total=None)
+                for batch in importers.batches(path, format_.value, settings, report):
+                    receipt = intake.send(batch)
+                    accepted += receipt.accepted
+                    problems += [f"{path}: {problem}" for problem in receipt.problems]
+                    progress.update(task, description=f"{path.name} ({accepted:,})")
+            intake.refresh()
+    except (FolderHeld, ServiceRefused) as error:
+        raise UserError(str(error)) from error
+    if as_json:
+        print_json({"accepted": accepted, "rejected": len(problems), "problems": problems})
+    else:
+        console.print(f"{accepted:,} accepted, {len(problems):,} refused")
+        for problem in problems[:20]:
+            remarks.print(f"  [yellow]refused:[/yellow] {problem}", soft_wrap=True)
+    if problems and not accepted:
+        raise typer.Exit(1)
+
+
+def export(
+    target: Annotated[Path, typer.Argument(help="folder that gets one file a table")],
+    format_: Annotated[ExportFormat, typer.Option("--format", help="file format")] = ExportFormat.PARQUET,
+    data_dir: DataDir = None,
+    project: Annotated[str | None, typer.Option("--project", help="only this project (default: all)")] = None,
+) -> None:
+    """Write every table as a file, for any other tool."""
+    from analytics import export as tables_export
+    from analytics.tables import Tables
+
+    connection = Tables(settings_from(data_dir=data_dir).data_dir).connect()
+    for path, rows in tables_export.export(connection, target, format_.value, project):
+        console.print(f"{path}  {rows:,} rows", soft_wrap=True)
+
+
+def sql(
+    query: Annotated[str, typer.Argument(help="a SELECT over selections, candidates, calls, feedback, skills, …")],
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the tables anything, in DuckDB's SQL (read-only, all projects).
+
+    Example: `pickwise sql "select skill_id, count(*) from calls where not ok group by 1 order by 2 desc"`
+    """
+    from analytics.tables import SqlError, Tables
+
+    try:
+        rows = Tables(settings_from(data_dir=data_dir).data_dir).sql(query)
+    except SqlError as error:
+        raise UserError(str(error)) from error
+    if as_json:
+        print_json(rows)
+        return
+    table = Table(*(rows[0] if rows else ["(no rows)"]))
+    for row in rows:
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
+    console.print(table)
+
+
+@registry_app.command("import")
+def registry_import(
+    paths: Annotated[
+        list[Path], typer.Argument(exists=True, dir_okay=False, help="JSON or NDJSON of registry entries")
+    ],
+    data_dir: DataDir = None,
+    project: Project = DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """Add or update skills (as `import --format skills`)."""
+    import_(paths, Format.SKILLS, data_dir, project, None, as_json)
+
+
+@registry_app.command("review")
+def registry_review(
+    data_dir: DataDir = None,
+    project: Project = DEFAULT,
+    strict: Annotated[bool, typer.Option("--strict", help="exit 1 when a finding is an error")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What makes skills hard to pick: names and descriptions that collide, missing triggers, oversized schemas."""
+    from analytics.frames import active_entries
+    from analytics.tables import Tables
+    from collector.review import review
+
+    settings = settings_from(data_dir=data_dir)
+    findings = review(active_entries(Tables(settings.data_dir).connect(), project=project))
+    if as_json:
+        print_json(findings)
+    else:
+        _print_findings(findings)
+    if strict and any(finding.severity == "error" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _print_findings(findings: list[Any]) -> None:
+    if not findings:
+        console.print("Nothing to say against this registry.")
+        return
+    table = Table("severity", "code", "skill", "field", "finding")
+    for finding in findings:
+        table.add_row(finding.severity, finding.code, finding.skill_id, finding.field or "", finding.message)
+    console.print(table)
+
+
+def doctor(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """What is wrong with this installation or data folder, and the mend. Exit 1 when something is."""
+    from gateway.doctor import examine
+
+    report = examine(data_dir)
+    if as_json:
+        print_json(report)
+    else:
+        marks = {"ok": "[green]ok[/green]  ", "note": "[yellow]note[/yellow]", "bad": "[red]bad[/red] "}
+        for check in report["checks"]:
+            console.print(f"{marks[check['state']]}  {check['name']}: {check['finding']}", soft_wrap=True)
+            if check["mend"]:
+                console.print(f"      mend: {check['mend']}", soft_wrap=True, markup=False)
+        table = Table("setting", "value", "from", title="settings in force")
+        for setting in report["settings"]:
+            table.add_row(setting["name"], str(setting["value"]), setting["source"])
+        console.print(table)
+    if any(check["state"] == "bad" for check in report["checks"]):
+        raise typer.Exit(1)

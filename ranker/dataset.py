@@ -1,0 +1,93 @@
+"""Featurised turns: what training and the gate work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ranker import features, formula
+from ranker.decay import Numbers
+from ranker.examination import clip_rank
+from ranker.features.base import Context
+from ranker.labels import Label
+from ranker.log import Fact, replay
+from ranker.state import State
+from ranker.turns import Turn
+
+#: Called now and then with a line that says how far things are.
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Group:
+    """One ranked selection with its features as of its time.
+
+    features: (candidates, len(features.NAMES)); labels: 0, 1, 2 by candidate in the order shown; before_model: the
+    score before any model.
+    """
+
+    turn: Turn
+    features: features.Matrix
+    labels: NDArray[np.int8]
+    before_model: Numbers
+
+    @property
+    def succeeded(self) -> NDArray[np.intp]:
+        """Indices of the succeeded picks."""
+        return np.asarray((self.labels == 2).nonzero()[0])
+
+    @property
+    def has_contrast(self) -> bool:
+        return len(self.labels) > 1 and bool(self.labels.min() < self.labels.max())
+
+
+def featurise(
+    facts: Sequence[Fact],
+    labels: Mapping[str, Sequence[Label]],
+    state: State,
+    progress: Progress | None = None,
+) -> list[Group]:
+    """Feed all facts to the state and featurise every ranked turn that has candidates, oldest first."""
+    total = sum(isinstance(fact, Turn) for fact in facts)
+    groups = []
+    for index, turn in enumerate(replay(facts, state)):
+        if progress and index % 500 == 0:
+            progress(f"features: {index:,} of {total:,} turns")
+        if not turn.ranked or not turn.skill_ids:
+            continue
+        relevance = np.array(labels.get(turn.selection_id, [0] * len(turn.skill_ids)), dtype=np.int8)
+        context = Context(turn, state)
+        groups.append(Group(turn, features.compute(context), relevance, score_before_model(context)))
+    return groups
+
+
+def score_before_model(context: Context) -> Numbers:
+    success = context.success
+    terms = formula.terms(context.turn.scores, context.heat.heat, success.success, success.prior)
+    return np.asarray(np.sum(list(terms.values()), axis=0))
+
+
+def positions(groups: Sequence[Group], min_groups: int = 50) -> tuple[NDArray[np.int32], list[tuple[str, int]]]:
+    """LightGBM position codes of all rows, one a (calling model, rank), and what each code means.
+
+    Calling models with fewer than ``min_groups`` groups share the codes of the unnamed model.
+    """
+    seen: dict[str, int] = {}
+    for group in groups:
+        seen[group.turn.model] = seen.get(group.turn.model, 0) + 1
+    codes: dict[tuple[str, int], int] = {}
+    found: list[int] = []
+    for group in groups:
+        model = group.turn.model if seen[group.turn.model] >= min_groups else ""
+        ranks = range(1, len(group.labels) + 1)
+        found.extend(codes.setdefault((model, clip_rank(rank)), len(codes)) for rank in ranks)
+    return np.array(found, dtype=np.int32), list(codes)
+
+
+def split(groups: Sequence[Group], train: float, validation: float) -> tuple[list[Group], list[Group], list[Group]]:
+    """Train, validation and test slices in the order of time; the rest after both shares is the test slice."""
+    first, second = int(len(groups) * train), int(len(groups) * (train + validation))
+    return list(groups[:first]), list(groups[first:second]), list(groups[second:])

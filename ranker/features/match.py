@@ -1,0 +1,41 @@
+"""Whether the query's language and intent agree with what the skill declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ranker.decay import Numbers
+from ranker.features.base import Context, Feature
+
+
+def _language(context: Context) -> Numbers:
+    return np.array([float(skill.script == context.query_script) for skill in context.skills])
+
+
+def _agreement(wanted: str | None, declared: Iterable[frozenset[str]]) -> Numbers:
+    """1 where the wanted word is declared, 0 where another is, NaN where either side says nothing."""
+    word = wanted.casefold() if wanted else None
+    return np.array([float(word in words) if word and words else np.nan for words in declared])
+
+
+def _domain(context: Context) -> Numbers:
+    domains = (frozenset({skill.domain.casefold()}) if skill.domain else frozenset[str]() for skill in context.skills)
+    return _agreement(context.turn.intent_domain, domains)
+
+
+def _action(context: Context) -> Numbers:
+    return _agreement(context.turn.intent_action, (skill.actions for skill in context.skills))
+
+
+def _object(context: Context) -> Numbers:
+    return _agreement(context.turn.intent_object, (skill.objects for skill in context.skills))
+
+
+FEATURES = (
+    Feature("language_match", "a skill described in the query's script is easier to tell", _language),
+    Feature("domain_match", "the query's domain is the skill's", _domain),
+    Feature("action_match", "the query's action is among the skill's capabilities", _action),
+    Feature("object_match", "the query's object is among the skill's capabilities", _object),
+)

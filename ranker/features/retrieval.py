@@ -1,0 +1,30 @@
+"""What retrieval says: the scores as sent, and our own view of query and description where none were sent."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ranker.decay import Numbers
+from ranker.features.base import Context, Feature
+
+
+def _overlap(context: Context) -> Numbers:
+    query = context.query_terms
+    if not query:
+        return np.full(len(context.skills), np.nan)
+    return np.array([len(query & skill.terms) / len(query) for skill in context.skills])
+
+
+def _semantic(context: Context) -> Numbers:
+    registered = np.array([skill.registered for skill in context.skills], dtype=bool)
+    cosine = np.asarray(context.state.descriptions[context.rows] @ context.turn.vector, dtype=np.float64)
+    return np.where(registered, cosine, np.nan)
+
+
+FEATURES = (
+    Feature("bm25", "the discovery layer's keyword score", lambda c: c.turn.scores["bm25"]),
+    Feature("dense", "the discovery layer's embedding similarity", lambda c: c.turn.scores["dense"]),
+    Feature("rerank", "the discovery layer's cross-encoder score", lambda c: c.turn.scores["rerank"]),
+    Feature("overlap", "share of the query's terms in name and description, when no bm25 is sent", _overlap),
+    Feature("semantic", "cosine of query and description, when no dense score is sent", _semantic),
+)

@@ -1,0 +1,96 @@
+"""Ranking models on disk: ``data_dir/models/PROJECT/VERSION/{model.txt, meta.json}``, immutable and checked at load."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import lightgbm as lgb
+import msgspec
+import numpy as np
+
+from ranker import features
+from ranker.files import project_folder, write_atomically
+
+
+class ModelUnusable(ValueError):  # noqa: N818 - a finding about a file
+    """The stored model can't be served: missing, corrupted, or made for other features or vectors."""
+
+
+class ModelMeta(msgspec.Struct, kw_only=True):
+    """What is stored beside a model. ``trained_at`` in Unix seconds; ``curves`` is exp(b_k - b_1) by calling model."""
+
+    version: str
+    sha256: str
+    features: list[str]
+    embedding_version: str
+    trained_at: float
+    seed: int
+    regularisation: float
+    trees: int
+    validation_ndcg: float
+    curves: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Model:
+    booster: lgb.Booster
+    meta: ModelMeta
+
+    def score(self, matrix: features.Matrix) -> np.ndarray:
+        """Scores of the rows of a matrix with the columns of ``features.NAMES``."""
+        return np.asarray(self.booster.predict(self._columns(matrix), num_threads=1), dtype=np.float64)
+
+    def contributions(self, matrix: features.Matrix) -> np.ndarray:
+        """SHAP values (rows, features + 1); the last column is the expected score, rows sum to the scores."""
+        return np.asarray(self.booster.predict(self._columns(matrix), pred_contrib=True, num_threads=1))
+
+    def _columns(self, matrix: features.Matrix) -> features.Matrix:
+        if tuple(self.meta.features) == features.NAMES:
+            return matrix
+        return matrix[:, [features.NAMES.index(name) for name in self.meta.features]]
+
+
+def model_version(model_text: str) -> str:
+    return hashlib.sha256(model_text.encode()).hexdigest()[:16]
+
+
+def save(data_dir: Path, project: str, booster: lgb.Booster, meta: ModelMeta) -> Path:
+    """Write a model under its version; the meta file comes last and makes it whole."""
+    folder = _folder(data_dir, project, meta.version)
+    write_atomically(folder / "model.txt", booster.model_to_string().encode())
+    write_atomically(folder / "meta.json", msgspec.json.encode(meta))
+    return folder
+
+
+def load(data_dir: Path, project: str, version: str, embedding_version: str) -> Model:
+    """The stored model. Raises ModelUnusable with the reason."""
+    folder = _folder(data_dir, project, version)
+    try:
+        meta = msgspec.json.decode((folder / "meta.json").read_bytes(), type=ModelMeta)
+        text = (folder / "model.txt").read_bytes()
+    except (OSError, msgspec.DecodeError) as error:
+        raise ModelUnusable(f"model {version} of project {project} can't be read: {error}") from error
+    if hashlib.sha256(text).hexdigest() != meta.sha256:
+        raise ModelUnusable(f"model {version} of project {project} is corrupted: its sha256 differs from meta.json")
+    missing = [name for name in meta.features if name not in features.NAMES]
+    if missing:
+        raise ModelUnusable(f"model {version} needs features that this release lacks: {', '.join(missing)}")
+    if meta.embedding_version != embedding_version:
+        raise ModelUnusable(
+            f"model {version} was trained on vectors of {meta.embedding_version}, in force is {embedding_version}"
+        )
+    return Model(lgb.Booster(model_str=text.decode()), meta)
+
+
+def meta_of(data_dir: Path, project: str, version: str) -> ModelMeta | None:
+    """The meta file of a stored model, None where it can't be read."""
+    try:
+        return msgspec.json.decode((_folder(data_dir, project, version) / "meta.json").read_bytes(), type=ModelMeta)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _folder(data_dir: Path, project: str, version: str) -> Path:
+    return project_folder(data_dir, "models", project) / version

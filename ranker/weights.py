@@ -1,0 +1,169 @@
+"""Weights from the log: what each skill has earned, made current as a new version when something moved."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from analytics.tables import Tables
+from collector.lake import Lake
+from collector.tables import TABLES
+from pickwise.settings import Settings
+from ranker.examination import PositionFactors
+from ranker.log import Log, facts_of, feed, frame, read_connection
+from ranker.models import ModelMeta, meta_of
+from ranker.state import State
+from ranker.weights_document import (
+    ServedModel,
+    SkillEntry,
+    WeightsDocument,
+    changed,
+    content_version,
+)
+from ranker.weights_store import WeightsError, WeightsStore
+
+__all__ = ["WeightsError", "WeightsStore", "compute", "no_match_threshold", "position_factors", "refresh"]
+
+#: The no-match threshold is this quantile of the best `dense` similarity in lists whose pick succeeded …
+NO_MATCH_QUANTILE = 0.02
+#: … once there are so many.
+NO_MATCH_MIN = 200
+
+ACTIVE = "active"
+_STATUS = """
+SELECT skill_id, arg_max(status, time) AS status, arg_max(rollout_fraction, time) AS rollout_fraction
+FROM skill_status WHERE project = $project GROUP BY skill_id
+"""
+
+
+def refresh(
+    data_dir: Path, settings: Settings, project: str, *, promote: ModelMeta | None = None, now: float | None = None
+) -> WeightsDocument:
+    """Compute the weights from the log and make them current, with a newly promoted model if one is given.
+
+    Keeps the current version when no new event came or nothing moved by 0.001, and status, registry and model are the
+    same. ``now`` in Unix seconds.
+    """
+    store = WeightsStore(data_dir)
+    try:
+        with store.locked(project):
+            return _refresh(store, data_dir, settings, project, promote, time.time() if now is None else now)
+    finally:
+        store.close()
+
+
+def _refresh(
+    store: WeightsStore, data_dir: Path, settings: Settings, project: str, promote: ModelMeta | None, now: float
+) -> WeightsDocument:
+    pointer = store.pointer(project)
+    old = store.document(project) if pointer else None
+    connection = Tables(data_dir).connect()
+    try:
+        log = read_connection(connection, settings, project)
+        statuses = frame(connection, _STATUS, {"project": project})
+    finally:
+        connection.close()
+    document = compute(project, log, statuses, _factors(store, data_dir, project, promote), now)
+    document.model = _served(promote) if promote else old.model if old else None
+    document.canary = old.canary if old else None
+    if old and pointer and not changed(old, document, new_events=list(log.size) != pointer.size):
+        return old
+    document.version = content_version(document)
+    document.created_at = _rfc3339(now)
+    store.write(project, document)
+    _append_rows(data_dir, document, now)
+    store.point(project, document, log.size, "promote" if promote else "refresh", now)
+    return document
+
+
+def compute(
+    project: str, log: Log, statuses: pl.DataFrame, factors: list[PositionFactors], now: float
+) -> WeightsDocument:
+    """The document of one project as of ``now``, without version and model.
+
+    ``statuses``: skill_id, status, rollout_fraction; the newest of each skill.
+    """
+    state = feed([fact for fact in facts_of(log, None) if fact.time <= now], State(0, factors))
+    skill_ids = _served_skills(log, state)
+    rows = state.rows(skill_ids)
+    warm, fared = state.heat.at(rows, now, state.examination), state.success.at(rows, now)
+    status = {row[0]: (row[1], row[2]) for row in statuses.iter_rows()}
+    document = WeightsDocument(project=project)
+    for index, skill_id in enumerate(skill_ids):
+        name, fraction = status.get(skill_id, (ACTIVE, 1.0))
+        document.skills[skill_id] = SkillEntry(
+            heat=float(warm.heat[index]),
+            heat_log=float(warm.heat_log[index]),
+            success=float(fared.success[index]),
+            success_logit=float(fared.success_logit[index]),
+            n_effective=float(fared.n_effective[index]),
+            status=name or ACTIVE,
+            rollout_fraction=1.0 if fraction is None else float(fraction),
+        )
+    versions = log.skills.filter(pl.col("registry_version").is_not_null())["registry_version"]
+    document.registry_version = versions[-1] if len(versions) else None
+    document.no_match_threshold = no_match_threshold(log)
+    return document
+
+
+def no_match_threshold(log: Log) -> float | None:
+    """2 % quantile of the best `dense` similarity in ranked lists whose pick succeeded; None with fewer than 200."""
+    succeeded = log.calls.filter(pl.col("ok")).select("selection_id", "skill_id").unique()
+    picked = log.candidates.filter(pl.col("picked")).join(
+        succeeded, left_on=["event_id", "skill_id"], right_on=["selection_id", "skill_id"], how="semi"
+    )
+    lists = log.candidates.join(picked.select("event_id").unique(), on="event_id", how="semi")
+    best = lists.group_by("event_id").agg(pl.col("dense").max()).drop_nulls()
+    if best.height < NO_MATCH_MIN:
+        return None
+    return float(np.quantile(best["dense"].to_numpy(), NO_MATCH_QUANTILE))
+
+
+def position_factors(data_dir: Path, project: str) -> list[PositionFactors]:
+    """θ curves of the models that were promoted, oldest first, each in force from its training on."""
+    store = WeightsStore(data_dir)
+    try:
+        return _factors(store, data_dir, project, None)
+    finally:
+        store.close()
+
+
+def _factors(store: WeightsStore, data_dir: Path, project: str, promote: ModelMeta | None) -> list[PositionFactors]:
+    metas = [meta_of(data_dir, project, version) for version in store.model_versions(project)]
+    known = {meta.version: meta for meta in (*metas, promote) if meta is not None}
+    in_order = sorted(known.values(), key=lambda meta: meta.trained_at)
+    return [PositionFactors(meta.trained_at, meta.curves) for meta in in_order]
+
+
+def _served(meta: ModelMeta) -> ServedModel:
+    return ServedModel(version=meta.version, features=meta.features, sha256=meta.sha256)
+
+
+def _served_skills(log: Log, state: State) -> list[str]:
+    """Active entries of the registry; where there is none, every skill that was offered."""
+    registered = log.skills.filter(pl.col("current"))["skill_id"].unique().sort().to_list()
+    return registered or sorted(state.row_of)
+
+
+def _append_rows(data_dir: Path, document: WeightsDocument, now: float) -> None:
+    """The version's skills as rows of the `weights` table."""
+    rows = [{"skill_id": skill_id, **msgspec.structs.asdict(entry)} for skill_id, entry in document.skills.items()]
+    if not rows:
+        return
+    moment = datetime.fromtimestamp(now, UTC)
+    table = pl.DataFrame(rows, infer_schema_length=None).with_columns(
+        pl.lit(document.project).alias("project"),
+        pl.lit(moment.date()).alias("date"),
+        pl.lit(moment).cast(TABLES["weights"]["time"]).alias("time"),
+        pl.lit(document.version).alias("version"),
+    )
+    Lake(data_dir).append("weights", table)
+
+
+def _rfc3339(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,125 @@
+"""Versions of the weights: immutable files, and one atomic pointer with its history.
+
+A version lies in ``data_dir/weights/PROJECT/VERSION.json``. The pointer and the history of what it pointed at are one
+document of the control state, so they change together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from filelock import FileLock
+
+from collector.control import Control
+from ranker.files import project_folder, write_atomically
+from ranker.weights_document import WeightsDocument, empty
+
+#: Changes of the pointer that are remembered.
+HISTORY = 500
+
+
+class WeightsError(ValueError):
+    """No such weights version in this project."""
+
+
+class Change(msgspec.Struct, kw_only=True):
+    """One change of the pointer: ``action`` is `refresh`, `promote` or `rollback`; ``at`` in Unix seconds."""
+
+    at: float
+    version: str
+    action: str
+    model_version: str | None = None
+
+
+class Pointer(msgspec.Struct, kw_only=True):
+    version: str
+    #: ``Log.size`` that the version was computed from.
+    size: list[int]
+    history: list[Change]
+
+
+class WeightsStore:
+    """The weights versions of one data folder. Safe to use from several threads and processes."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = Path(data_dir)
+        self._control = Control(self._data_dir)
+
+    def close(self) -> None:
+        self._control.close()
+
+    def get(self, project: str, version: str | None = None) -> dict[str, Any]:
+        """``document`` as plain JSON values."""
+        found: dict[str, Any] = msgspec.to_builtins(self.document(project, version))
+        return found
+
+    def document(self, project: str, version: str | None = None) -> WeightsDocument:
+        """A version, absent the current one: an empty document where the project has none yet.
+
+        Raises WeightsError for a version that isn't there.
+        """
+        wanted = version or self.current_version(project)
+        if wanted is None:
+            return empty(project)
+        path = self._path(project, wanted)
+        if not wanted.isalnum() or not path.is_file():
+            raise WeightsError(f"version: no weights version {wanted!r} in project {project}")
+        return msgspec.json.decode(path.read_bytes(), type=WeightsDocument)
+
+    def current_version(self, project: str) -> str | None:
+        pointer = self.pointer(project)
+        return pointer.version if pointer else None
+
+    def history(self, project: str) -> list[dict[str, Any]]:
+        """Changes of the pointer, newest first: at (Unix seconds), version, action, model_version."""
+        pointer = self.pointer(project)
+        found: list[dict[str, Any]] = msgspec.to_builtins(pointer.history[::-1] if pointer else [])
+        return found
+
+    def model_versions(self, project: str) -> list[str]:
+        """Distinct models that were served, the newest first."""
+        changes = [Change(**change) for change in self.history(project)]
+        return list(dict.fromkeys(change.model_version for change in changes if change.model_version))
+
+    def rollback(self, project: str, version: str) -> dict[str, Any]:
+        """Make an earlier version current, with its model. Raises WeightsError."""
+        document = self.document(project, version)
+        with self.locked(project):
+            pointer = self.pointer(project)
+            self.point(project, document, pointer.size if pointer else [], "rollback", time.time())
+        found: dict[str, Any] = msgspec.to_builtins(document)
+        return found
+
+    def pointer(self, project: str) -> Pointer | None:
+        found = self._control.get(f"weights/{project}")
+        return None if found is None else msgspec.convert(found, Pointer)
+
+    def write(self, project: str, document: WeightsDocument) -> None:
+        """Store a version; one that is there stays as it is."""
+        path = self._path(project, document.version)
+        if not path.exists():
+            write_atomically(path, msgspec.json.encode(document))
+
+    def point(self, project: str, document: WeightsDocument, size: Sequence[int], action: str, now: float) -> None:
+        """Make a stored version the current one; hold ``locked`` meanwhile."""
+        pointer = self.pointer(project)
+        model = document.model.version if document.model else None
+        change = Change(at=now, version=document.version, action=action, model_version=model)
+        changes = [*(pointer.history if pointer else []), change][-HISTORY:]
+        moved = Pointer(version=document.version, size=list(size), history=changes)
+        self._control.put(f"weights/{project}", msgspec.to_builtins(moved))
+
+    @contextmanager
+    def locked(self, project: str) -> Iterator[None]:
+        """One change of a project's weights at a time, across processes."""
+        with FileLock(self._data_dir / f".weights.{quote(project, safe='')}.lock"):
+            yield
+
+    def _path(self, project: str, version: str) -> Path:
+        return project_folder(self._data_dir, "weights", project) / f"{version}.json"

@@ -1,0 +1,138 @@
+"""Writes the pages of docs/ that come from declarations; ``--check`` only says which are out of date (exit 1)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import msgspec
+import typer
+from typer.main import get_command
+
+from analytics.metrics.document import metrics_document
+from pickwise.cli import app
+from pickwise.events import EVENT_TYPES, Event
+from pickwise.settings import Settings
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+HEADER = "<!-- Written by `make docs`; edit the declarations instead. -->\n"
+
+
+def settings_page() -> str:
+    lines = [
+        "# Settings",
+        "",
+        "Every setting can be a flag where a command offers it, a variable `PICKWISE_NAME`, or a line in "
+        "`pickwise.toml`; the first of these that is present wins. `pickwise doctor` prints what is in force.",
+        "",
+        "| setting | variable | default | meaning |",
+        "|---|---|---|---|",
+    ]
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None else f"`{field.default}`"
+        lines.append(f"| `{name}` | `PICKWISE_{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(lines) + "\n"
+
+
+def events_page() -> str:
+    lines = [
+        "# Events",
+        "",
+        "JSON objects told apart by `type`, sent to `POST /v1/events` (one object, an array, or NDJSON). Over OTLP the "
+        "same fields travel as span attributes `pickwise.FIELD` beside `pickwise.event` = the type. Unknown fields are "
+        "left out and counted, never an error. `project` comes from the header `X-Pickwise-Project`.",
+        "",
+        "## Common to all",
+        "",
+        *_fields(Event, ()),
+    ]
+    common = Event.__struct_fields__
+    for name, event_type in EVENT_TYPES.items():
+        lines += ["", f"## {name}", "", (event_type.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " "), ""]
+        lines += _fields(event_type, common)
+    return "\n".join(lines) + "\n"
+
+
+def commands_page() -> str:
+    lines = ["# Commands", "", "`pickwise COMMAND --help` says the same. Commands that print data take `--json`.", ""]
+    for name, command in _commands(get_command(app), "pickwise"):
+        usage = command.get_usage(typer.Context(command, info_name=name)).removeprefix("Usage: ").strip()
+        lines += [f"## {name}", "", (command.help or "").strip(), "", f"    {usage}", ""]
+        options = [parameter for parameter in command.params if parameter.name != "help"]
+        lines += [f"- `{_option(parameter)}`: {getattr(parameter, 'help', None) or ''}" for parameter in options]
+        lines += [""] if options else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "settings.md": settings_page,
+    "events.md": events_page,
+    "commands.md": commands_page,
+    "metrics.md": metrics_document,
+}
+
+
+def _fields(event_type: type[msgspec.Struct], leave_out: tuple[str, ...]) -> Iterator[str]:
+    yield "| field | type | required |"
+    yield "|---|---|---|"
+    for field in msgspec.structs.fields(event_type):
+        if field.name not in leave_out:
+            yield f"| `{field.name}` | {_type(field.type)} | {'yes' if field.required else ''} |"
+
+
+def _type(annotation: Any) -> str:
+    """A type as a reader of JSON says it."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation is type(None):
+        return ""
+    if annotation is Any:
+        return "any"
+    if hasattr(annotation, "__metadata__"):
+        return _type(annotation.__origin__)
+    if origin is list:
+        return f"list of {_type(arguments[0])}"
+    if origin is not None and arguments and all(isinstance(argument, str) for argument in arguments):
+        return " \\| ".join(f"`{argument}`" for argument in arguments)
+    if arguments:
+        return " or ".join(filter(None, map(_type, arguments)))
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return "{" + ", ".join(f"`{name}`" for name in annotation.__struct_fields__) + "}"
+    names = {str: "string", int: "integer", float: "number", bool: "boolean"}
+    return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    for key, child in sorted(getattr(command, "commands", {}).items()):
+        if hasattr(child, "commands"):
+            yield from _commands(child, f"{name} {key}")
+        else:
+            yield f"{name} {key}", child
+
+
+def _option(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return str(parameter.human_readable_name)
+    return str(max(parameter.opts, key=len))
+
+
+def main() -> int:
+    """Write the pages, or with ``--check`` compare them."""
+    stale = []
+    for name, page in PAGES.items():
+        title, _, rest = page().partition("\n")
+        text = f"{title}\n{HEADER}{rest}"
+        path = DOCS / name
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(name)
+        if "--check" not in sys.argv:
+            path.write_text(text)
+    if stale:
+        print(("out of date, run `make docs`: " if "--check" in sys.argv else "written: ") + ", ".join(stale))
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

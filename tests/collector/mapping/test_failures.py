@@ -1,0 +1,53 @@
+"""Which kind of failure an error's type and text tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from collector.mapping.failures import classify, http_kind
+
+
+@pytest.mark.parametrize(
+    ("error_type", "text", "kind"),
+    [
+        ("pydantic_core.ValidationError", "", "invalid_arguments"),
+        ("json.JSONDecodeError", "Expecting value", "invalid_arguments"),
+        ("TypeError", "get() got an unexpected keyword argument 'x'", "invalid_arguments"),
+        ("TypeError", "get() missing 1 required positional argument: 'a'", "invalid_arguments"),
+        ("TypeError", "no rooms left in 上海", None),
+        ("", "4 validation errors for convert_currency", "invalid_arguments"),
+        ("TOOL_ERROR", "the following mandatory input parameters are not present: a", "invalid_arguments"),
+        ("fastmcp.exceptions.NotFoundError", "Unknown tool: 'launch_rocket'", "not_found"),
+        ("", "Model tried to call unavailable tool 'x'", "not_found"),
+        ("ValueError", "Invoking `x()` failed as no tool with that name is available.", "not_found"),
+        ("", "reservation not found", None),
+        ("asyncio.CancelledError", "", "cancelled"),
+        ("AbortError", "This operation was aborted", "cancelled"),
+        ("httpx.ReadTimeout", "", "timeout"),
+        ("", "The read operation timed out", "timeout"),
+        ("openai.RateLimitError", "", "rate_limited"),
+        ("PermissionError", "[Errno 13]", "permission_denied"),
+        ("HTTPError", "HTTP Error 404: Not Found", "http_4xx"),
+        ("", "request failed with status code 503", "http_5xx"),
+        ("", "status: 429", "rate_limited"),
+        ("common.ToolBoom", "no rooms left in 上海 for 2 nights (upstream 503)", None),
+        ("", "", None),
+    ],
+)
+def test_classify(error_type: str, text: str, kind: str | None) -> None:
+    assert classify(error_type, text) == kind
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (200, None),
+        (400, "http_4xx"),
+        (401, "permission_denied"),
+        (408, "timeout"),
+        (429, "rate_limited"),
+        (500, "http_5xx"),
+    ],
+)
+def test_http_kind(status: int, kind: str | None) -> None:
+    assert http_kind(status) == kind

@@ -1,0 +1,194 @@
+"""OpenTelemetry GenAI and MCP spans."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from collector.spans import SpanEvent
+from pickwise.events import MAX_CANDIDATES
+from pickwise.settings import Settings
+from tests.collector.mapping.spans import START, mapped, only_call
+
+TOOL = {"type": "function", "name": "get", "description": "Gets.", "parameters": {"type": "object"}}
+
+
+def chat(**attributes: Any) -> dict[str, Any]:
+    return {"gen_ai.operation.name": "chat", "gen_ai.tool.definitions": json.dumps([TOOL])} | {
+        f"gen_ai.{key.replace('__', '.')}": value for key, value in attributes.items()
+    }
+
+
+def output(*calls: dict[str, Any]) -> str:
+    return json.dumps([{"role": "assistant", "parts": [{"type": "tool_call", **call} for call in calls]}])
+
+
+def tool(**attributes: Any) -> dict[str, Any]:
+    return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "get"} | attributes
+
+
+def test_a_model_turn_is_a_selection_with_its_proposals() -> None:
+    facts = mapped(chat(output__messages=output({"name": "get", "id": "1", "arguments": {"a": 1}}, {"name": "put"})))
+    (selection,) = facts.selections
+    assert selection.time == START
+    assert [candidate.skill_id for candidate in selection.candidates] == ["get"]
+    assert [(call.role, call.ordinal, call.call_id, call.skill_id) for call in facts.calls] == [
+        ("propose", 0, "1", "get"),
+        ("propose", 1, None, "put"),
+    ]
+    assert {call.selection_id for call in facts.calls} == {selection.event_id}
+    (offer,) = facts.offered
+    assert (offer.skill_id, offer.description, offer.parameters_schema) == ("get", "Gets.", {"type": "object"})
+
+
+def test_structured_attributes_say_the_same_as_json_text() -> None:
+    messages = [{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]
+    text, structured = (
+        mapped(
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.tool.definitions": form([TOOL]),
+                "gen_ai.input.messages": form(messages),
+            }
+        )
+        for form in (json.dumps, lambda value: value)
+    )
+    assert text == structured
+    assert text.selections[0].query == "hi"
+
+
+def test_the_query_is_the_last_user_text() -> None:
+    messages = [
+        {"role": "user", "parts": [{"type": "text", "content": "first"}]},
+        {"role": "assistant", "parts": [{"type": "text", "content": "ok"}]},
+        {"role": "user", "parts": [{"type": "text", "content": "second"}, {"type": "text", "content": "line"}]},
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "1", "name": "get", "arguments": {}}]},
+        {"role": "user", "parts": [{"type": "tool_call_response", "id": "1", "response": "r"}]},
+    ]
+    facts = mapped(chat(input__messages=json.dumps(messages)))
+    assert facts.selections[0].query == "second\nline"
+    (answer,) = facts.calls
+    assert (answer.role, answer.skill_id, answer.call_id, answer.ok) == ("answer", "get", "1", True)  # name by its id
+
+
+def test_only_fresh_results_are_answers() -> None:
+    exchange = [
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "1", "name": "get", "arguments": {}}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "1", "name": "get", "response": "old"}]},
+    ]
+    facts = mapped(chat(input__messages=json.dumps(exchange * 3)))
+    assert len(facts.calls) == 1
+
+
+def test_error_patterns_and_mcp_errors_in_quoted_results() -> None:
+    parts = [
+        {"type": "tool_call_response", "id": "1", "name": "get", "response": "Error: request timed out"},
+        {"type": "tool_call_response", "id": "2", "name": "get", "response": {"isError": True, "content": []}},
+        {"type": "tool_call_response", "id": "3", "name": "get", "response": {"isError": False}},
+    ]
+    settings = Settings(error_patterns=[{"pattern": "^Error", "error_kind": "timeout"}])
+    facts = mapped(chat(input__messages=json.dumps([{"role": "tool", "parts": parts}])), settings=settings)
+    assert [(call.ok, call.error_kind) for call in facts.calls] == [(False, "timeout"), (False, None), (True, None)]
+
+
+def test_messages_on_the_details_event() -> None:
+    event = SpanEvent(
+        "gen_ai.client.inference.operation.details",
+        START,
+        {"gen_ai.output.messages": output({"name": "get", "id": "1"}), "gen_ai.tool.definitions": json.dumps([TOOL])},
+    )
+    facts = mapped({"gen_ai.operation.name": "chat"}, events=[event])
+    assert [call.skill_id for call in facts.calls] == ["get"]
+
+
+def test_a_model_span_without_tools_is_no_selection() -> None:
+    messages = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "hi"}]}])
+    facts = mapped({"gen_ai.operation.name": "chat", "gen_ai.input.messages": messages})
+    assert len(facts) == 0
+
+
+def test_a_menu_beyond_the_limit_keeps_what_was_called() -> None:
+    menu = [{"name": f"t{i}"} for i in range(500)]
+    facts = mapped(chat(tool__definitions=json.dumps(menu), output__messages=output({"name": "t499", "id": "1"})))
+    names = [candidate.skill_id for candidate in facts.selections[0].candidates]
+    assert len(names) == MAX_CANDIDATES
+    assert names[-1] == "t499"
+    assert names[:3] == ["t0", "t1", "t2"]
+    assert len(facts.offered) == 500
+
+
+@pytest.mark.parametrize(
+    "garbage", ["", "{", "null", "[1, null]", '[{"parts": 5}]', '[{"name": 5}]', 7, [None], {"a": 1}]
+)
+def test_attributes_of_no_use_are_passed_over(garbage: Any) -> None:
+    facts = mapped(chat(input__messages=garbage, output__messages=garbage, tool__definitions=garbage))
+    assert facts.calls == []
+
+
+def test_a_tool_span_is_a_run() -> None:
+    call = only_call(
+        tool(**{"gen_ai.tool.call.id": "1", "gen_ai.tool.call.arguments": '{"a": 1}'}), parent_span_id="a" * 16
+    )
+    assert (call.role, call.skill_id, call.call_id, call.ok, call.latency_ms) == ("run", "get", "1", True, 5.0)
+    assert (call.arguments, call.parent_span_id) == ({"a": 1}, "a" * 16)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "fields", "kind"),
+    [
+        ({}, {"status_code": 2, "status_message": "boom"}, "tool_error"),
+        ({"error.type": "TimeoutError"}, {}, "timeout"),
+        ({"error.type": "-32602"}, {}, "invalid_arguments"),
+        ({"error.type": "x", "http.response.status_code": 503}, {}, "http_5xx"),
+        ({}, {"events": [SpanEvent("exception", START, {"exception.type": "KeyError"})]}, "exception"),
+        ({"gen_ai.tool.call.result": '{"isError": true, "content": [{"text": "rate limit"}]}'}, {}, "rate_limited"),
+        ({"gen_ai.tool.call.result": "Error: no such flight"}, {}, "other"),
+        (
+            {"pydantic_ai.tool.failure_stage": "validation"},
+            {"status_code": 2, "status_message": "x"},
+            "invalid_arguments",
+        ),
+    ],
+)
+def test_signs_of_failure(attributes: dict[str, Any], fields: dict[str, Any], kind: str) -> None:
+    settings = Settings(error_patterns=[{"pattern": "^Error", "error_kind": "other"}])
+    call = only_call(tool(**attributes), settings=settings, **fields)
+    assert (call.ok, call.error_kind) == (False, kind)
+    assert call.error_message
+
+
+def test_a_pattern_for_another_skill_does_not_count() -> None:
+    settings = Settings(error_patterns=[{"pattern": "Error", "skill_id": "put"}])
+    assert only_call(tool(**{"gen_ai.tool.call.result": "Error"}), settings=settings).ok is True
+
+
+def test_older_names_and_wrapped_arguments_of_pydantic_ai() -> None:
+    old = only_call(tool(tool_arguments='{"a":1}', tool_response="fine"))
+    assert (old.arguments, old.ok) == ({"a": 1}, True)
+    wrapped = only_call(tool(**{"gen_ai.tool.call.arguments": json.dumps({"INVALID_JSON": '{"a": '})}))
+    assert wrapped.arguments == '{"a": '
+
+
+@pytest.mark.parametrize(
+    ("attributes", "name", "skill_id"),
+    [
+        ({"mcp.method.name": "tools/call", "gen_ai.tool.name": "get"}, "tools/call get", "get"),
+        ({"mcp.method.name": "tools/call"}, "MCP send tools/call get", "get"),
+        ({"gen_ai.operation.name": "execute_tool"}, "execute_tool get me", "get me"),
+    ],
+)
+def test_where_the_name_of_the_tool_is(attributes: dict[str, Any], name: str, skill_id: str) -> None:
+    assert only_call(attributes, name=name).skill_id == skill_id
+
+
+def test_what_is_no_call() -> None:
+    assert len(mapped({"gen_ai.operation.name": "execute_tool"}, name="merged")) == 0
+    assert len(mapped(tool(**{"gen_ai.tool.name": "(merged tools)"}))) == 0
+    assert only_call(tool(**{"gen_ai.tool.call.id": "<not specified>"})).call_id is None
+
+
+def test_an_end_before_the_start_is_no_duration() -> None:
+    assert only_call(tool(), end_ns=START - 1).latency_ms is None
+    assert only_call(tool(), start_ns=0).time is None

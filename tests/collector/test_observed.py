@@ -1,0 +1,85 @@
+"""What a project is offered becomes the same history in any order of arrival."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector import observed as module
+from collector.facts import OfferedSkill
+from collector.observed import ObservedSkills
+from collector.skill_changes import SkillChange, to_rows
+from pickwise.events import Candidate, Selection
+
+Offer = tuple[str | None, int]
+
+
+def learn(known: ObservedSkills, offers: list[Offer], skill_id: str = "s") -> list[SkillChange]:
+    """Offers of one skill: (description or None for the id alone, time in microseconds)."""
+    defined = [OfferedSkill(skill_id=skill_id, time=at * 1_000, description=text) for text, at in offers if text]
+    bare = [Selection(time=at * 1_000, candidates=[Candidate(skill_id=skill_id)]) for text, at in offers if not text]
+    return known.learn("p", defined, bare, received_at=10**18)
+
+
+def held_at(changes: list[SkillChange], time: int) -> SkillChange | None:
+    """What a reader sees: the newest row by time, the last written of equal ones."""
+    due = [(change.time, order, change) for order, change in enumerate(changes) if change.time <= time]
+    return max(due, key=lambda found: found[:2])[2] if due else None
+
+
+OFFERS = st.tuples(st.sampled_from([None, "one", "two"]), st.integers(1, 8))
+
+
+@given(st.lists(st.lists(OFFERS, max_size=3), max_size=6))
+def test_a_skill_is_known_from_its_first_offer_and_defined_from_its_first_definition(
+    batches: list[list[Offer]],
+) -> None:
+    known = ObservedSkills()
+    changes = [change for batch in batches for change in learn(known, batch)]
+    offers = [offer for batch in batches for offer in batch]
+    for time in range(10):
+        held = held_at(changes, time)
+        assert (held is not None) == any(at <= time for _, at in offers)
+        defined = held is not None and "description" in held.entry
+        assert defined == any(at <= time for text, at in offers if text)
+
+
+@given(st.lists(OFFERS, max_size=6))
+def test_what_was_written_is_not_written_again_nor_after_a_restart(offers: list[Offer]) -> None:
+    known = ObservedSkills()
+    changes = learn(known, offers)
+    assert learn(known, offers) == []
+    rows = to_rows(changes, project="p", source="observed", seq=1, received_at=10**18, source_request="1")
+    assert learn(ObservedSkills.of_rows(rows), offers) == []
+
+
+def test_declared_rows_are_no_observation() -> None:
+    change = SkillChange(skill_id="s", op="upsert", time=1, entry={"skill_id": "s"})
+    rows = to_rows([change], project="p", source="declared", seq=1, received_at=10**18, source_request="1")
+    assert len(learn(ObservedSkills.of_rows(rows), [(None, 5)])) == 1
+
+
+def test_projects_and_receipt_times() -> None:
+    known = ObservedSkills()
+    selection = Selection(candidates=[Candidate(skill_id="a"), Candidate(skill_id="b")])
+    (first, _) = known.learn("p", [], [selection], received_at=7_000)
+    assert first.time == 7
+    assert len(known.learn("q", [], [selection], received_at=7_000)) == 2
+
+
+def test_invented_skills_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SKILLS", 2)
+    known = ObservedSkills()
+    assert [len(learn(known, [(None, 1)], skill_id=name)) for name in "abc"] == [1, 1, 0]
+    assert learn(known, [("text", 1)], skill_id="a")
+
+
+def test_rows_hold_the_entry_as_json() -> None:
+    offer = OfferedSkill(skill_id="s", time=5_000, name="n", description="d", parameters_schema={"type": "object"})
+    changes = ObservedSkills().learn("p", [offer], [], received_at=0)
+    rows = to_rows(changes, project="p", source="observed", seq=3, received_at=9_000, source_request="x")
+    (row,) = rows.with_columns(pl.col("time", "received_at").dt.epoch("us")).rows(named=True)
+    assert (row["time"], row["received_at"], row["seq"], row["name"], row["op"]) == (5, 9, 3, "n", "upsert")
+    assert row["entry"] == '{"skill_id":"s","name":"n","description":"d","parameters_schema":{"type":"object"}}'

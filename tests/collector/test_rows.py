@@ -1,0 +1,199 @@
+"""From facts to frames: times, ids, redaction, and the hash that tells a repeat."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from collector.facts import CallFact, Facts
+from collector.lake import Lake
+from collector.redact import Redactor
+from collector.rows import to_frames
+from collector.tables import TABLES
+from pickwise.events import MAX_CANDIDATES, Candidate, Feedback, Intent, Route, Selection, Shadow, StageMs
+from pickwise.settings import Settings
+from tests.collector.mapping.folding import recorded
+
+RECEIVED = 1_800_000_000_000_000_000
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+def frames(
+    facts: Facts, *, received_at: int = RECEIVED, source: str = "r1", **settings: Any
+) -> dict[str, pl.DataFrame]:
+    redactor = Redactor(Settings.model_validate(settings), b"k" * 32)
+    return to_frames("p", facts, received_at=received_at, source_request=source, redactor=redactor)
+
+
+def rows(facts: Facts, table: str, **options: Any) -> list[dict[str, Any]]:
+    return frames(facts, **options)[table].to_dicts()
+
+
+def test_every_frame_has_its_tables_schema_and_can_be_stored(tmp_path: Path) -> None:
+    facts = Facts(
+        selections=[
+            Selection(
+                query="q",
+                candidates=[Candidate(skill_id="a", score=1.5), Candidate(skill_id="b")],
+                picks=[],
+                intent=Intent(domain="d"),
+                stage_ms=StageMs(total=3.0),
+                shadow=Shadow(embedding_version="v2", skill_ids=["b"]),
+            ),
+            Selection(),
+        ],
+        calls=[CallFact(skill_id="a", arguments={"x": 1})],
+        feedback=[Feedback(kind="rating", value=0.5)],
+        routes=[Route(instance="i", state="degraded")],
+    )
+    made = frames(facts)
+    assert set(made) == {"selections", "calls", "feedback", "routes"}
+    lake = Lake(tmp_path)
+    for table, frame in made.items():
+        assert frame.schema == TABLES[table]
+        lake.append(table, frame)
+        assert lake.read(table).height == frame.height
+    selection, bare = lake.read("selections").sort("time").to_dicts()
+    assert selection["candidates"][0] | {"skill_id": "a", "score": 1.5} == selection["candidates"][0]
+    assert selection["picks"] == []
+    assert bare["picks"] is None
+    assert bare["ranked"] is None
+    assert selection["stage_ms"]["total"] == 3.0
+    assert (selection["intent_domain"], selection["shadow_skill_ids"]) == ("d", ["b"])
+
+
+def test_a_time_of_its_own_in_either_form() -> None:
+    facts = Facts(
+        calls=[
+            CallFact(skill_id="a", time="2026-01-31T12:00:00Z"),
+            CallFact(skill_id="a", time=1_769_860_800_000_000_000),
+        ]
+    )
+    made = rows(facts, "calls")
+    assert {row["time"] for row in made} == {datetime(2026, 1, 31, 12, tzinfo=UTC)}
+    assert not any(row["time_is_receipt"] for row in made)
+    assert {str(row["date"]) for row in made} == {"2026-01-31"}
+
+
+def test_absent_times_are_receipt_in_order_and_flagged() -> None:
+    made = rows(Facts(calls=[CallFact(skill_id=name, time=0) for name in "abc"]), "calls")
+    assert [row["time"].microsecond for row in made] == [0, 1, 2]
+    assert all(row["time_is_receipt"] for row in made)
+
+
+def test_a_repeat_is_known_whenever_and_however_it_comes() -> None:
+    facts = Facts(calls=[CallFact(skill_id="b"), CallFact(skill_id="a", ok=True, event_id="e1")])
+    again = Facts(calls=[CallFact(skill_id="a", ok=True, event_id="e1")])
+    first = rows(facts, "calls")[1]
+    second = rows(again, "calls", received_at=RECEIVED + 10**12, source="r2")[0]
+    assert (first["event_id"], first["fact"]) == (second["event_id"], second["fact"])
+    assert first["time"] != second["time"]
+    changed = rows(Facts(calls=[CallFact(skill_id="a", ok=False, event_id="e1")]), "calls")[0]
+    assert changed["fact"] != first["fact"]
+    timed = rows(Facts(calls=[CallFact(skill_id="a", ok=True, event_id="e1", time=5_000)]), "calls")[0]
+    assert timed["fact"] != first["fact"]
+
+
+def test_ids_are_derived_from_the_span_and_the_place_in_it() -> None:
+    def call(**fields: Any) -> CallFact:
+        return CallFact(skill_id="a", trace_id=TRACE, span_id=SPAN, **fields)
+
+    calls = [call(), call(), call(call_id="c"), call(call_id="c", phase="exec"), call(call_id="c", attempt=2)]
+    ids = [row["event_id"] for row in rows(Facts(calls=calls), "calls")]
+    assert len(set(ids)) == 5
+    assert ids == [row["event_id"] for row in rows(Facts(calls=calls), "calls", source="later")]
+    upper = upper_case(calls[0])
+    assert rows(Facts(calls=[upper]), "calls")[0]["event_id"] == ids[0]
+
+
+def upper_case(call: CallFact) -> CallFact:
+    return CallFact(skill_id=call.skill_id, trace_id=TRACE.upper(), span_id=SPAN.upper())
+
+
+def test_without_a_span_the_content_is_the_id() -> None:
+    def event_id(**fields: Any) -> str:
+        return str(rows(Facts(calls=[CallFact(skill_id="a", **fields)]), "calls")[0]["event_id"])
+
+    assert event_id(ok=True) == event_id(ok=True)
+    assert event_id(ok=True) != event_id(ok=False)
+    assert event_id(time=1_000) != event_id(time=2_000)
+
+
+@pytest.mark.parametrize("same", ['{"b": [1, 2],   "a": "x"}', '{"a":"x","b":[1,2]}', {"b": [1, 2], "a": "x"}])
+def test_equal_arguments_have_an_equal_digest(same: Any) -> None:
+    facts = Facts(
+        calls=[CallFact(skill_id="t", arguments={"a": "x", "b": [1, 2]}), CallFact(skill_id="t", arguments=same)]
+    )
+    one, other = rows(facts, "calls")
+    assert one["args_digest"] == other["args_digest"]
+    assert one["args_keys"] == other["args_keys"] == ["a", "b"]
+    assert '"x"' not in one["arguments"]
+
+
+def test_a_digest_is_keyed_and_tells_arguments_apart() -> None:
+    one, other, none = rows(
+        Facts(calls=[CallFact(skill_id="t", arguments=value) for value in ({"a": 1}, {"a": 2}, None)]), "calls"
+    )
+    assert one["args_digest"] != other["args_digest"]
+    assert none["args_digest"] is None
+    foreign = Redactor(Settings(), b"other" * 8)
+    facts = Facts(calls=[CallFact(skill_id="t", arguments={"a": 1})])
+    keyed = to_frames("p", facts, received_at=RECEIVED, source_request="r", redactor=foreign)["calls"]
+    assert keyed["args_digest"][0] != one["args_digest"]
+
+
+def test_arguments_nested_beyond_reason_do_not_stop_a_request() -> None:
+    deep: Any = "core"
+    for _ in range(900):
+        deep = {"k": deep}
+    made = rows(
+        Facts(calls=[CallFact(skill_id="a", arguments=deep, error_message="core"), CallFact(skill_id="b")]), "calls"
+    )
+    assert [row["skill_id"] for row in made] == ["a", "b"]
+
+
+def test_given_argument_names_hold() -> None:
+    made = rows(Facts(calls=[CallFact(skill_id="t", args_keys=["z"], arguments={"a": 1})]), "calls")
+    assert made[0]["args_keys"] == ["z"]
+
+
+def test_non_finite_numbers_become_null() -> None:
+    facts = Facts(
+        selections=[Selection(candidates=[Candidate(skill_id="a", score=math.nan)], stage_ms=StageMs(embed=math.inf))],
+        calls=[CallFact(skill_id="a", latency_ms=math.inf)],
+        feedback=[Feedback(kind="rating", value=math.nan)],
+    )
+    made = frames(facts)
+    assert made["selections"]["candidates"][0][0]["score"] is None
+    assert made["selections"]["stage_ms"][0]["embed"] is None
+    assert made["calls"]["latency_ms"][0] is None
+    assert made["feedback"]["value"][0] is None
+
+
+@pytest.mark.parametrize(("value", "number", "text"), [(True, 1.0, None), (3, 3.0, None), ("good", None, "good")])
+def test_feedback_values(value: Any, number: float | None, text: str | None) -> None:
+    (row,) = rows(Facts(feedback=[Feedback(kind="rating", value=value)]), "feedback")
+    assert (row["value"], row["value_text"]) == (number, text)
+
+
+def test_what_is_cut_is_flagged() -> None:
+    menu = [Candidate(skill_id=f"s{i}") for i in range(MAX_CANDIDATES)]
+    short, long, full = rows(
+        Facts(selections=[Selection(query="q"), Selection(query="q" * 9_000), Selection(candidates=menu)]), "selections"
+    )
+    assert [row["truncated"] for row in (short, long, full)] == [False, True, True]
+    assert len(long["query"]) == 8_192
+
+
+def test_no_argument_value_of_a_recording_is_kept(shared: Path) -> None:
+    made = frames(recorded(shared / "otlp/pydantic-ai-2.68.0/v5"))["calls"]
+    kept = str(made.to_dicts())
+    for value in ("长longarg", "6*7", "'abc'", "上海"):
+        assert value not in kept
+    proposed, run = (made.filter(role=role, call_id="call_008").to_dicts()[0] for role in ("propose", "run"))
+    assert proposed["args_digest"] == run["args_digest"]  # though the run wraps the broken JSON

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench.simulated_agents import PUBLISHED_SHARES, Agents, planted_theta
+from ranker.examination import MAX_RANK, MIN_PICKS, PositionFactors, ShuffledPicks, theta_from_factors
+
+
+def shuffled(shares: tuple[float, ...], lists: int, seed: int) -> ShuffledPicks:
+    """Picks of one planted model in shuffled lists of eight with one right skill among the first five."""
+    agents, rng, found = Agents({"m": shares}, attraction_wrong=0.02), np.random.default_rng(seed), ShuffledPicks()
+    for _ in range(lists):
+        right = np.zeros(8, dtype=bool)
+        right[rng.integers(5)] = True
+        pick = agents.pick("m", right, rng)
+        found.add("m", [] if pick is None else [pick + 1], 8)
+    return found
+
+
+@pytest.mark.parametrize("shares", PUBLISHED_SHARES)
+def test_recovers_a_planted_curve(shares: tuple[float, ...]) -> None:
+    curve = shuffled(shares, 12_000, 1).at("m", 0.0)
+    assert curve.source == "randomized"
+    assert curve.theta is not None
+    assert curve.theta[:5] == pytest.approx(planted_theta(shares, 5), abs=0.08)
+    assert (curve.theta[5:] == curve.theta[4]).all()
+
+
+def test_falls_back_to_position_factors_until_there_are_enough() -> None:
+    picks = ShuffledPicks([PositionFactors(100.0, {"m": [1.0, 0.25], "": [1.0, 0.5]})])
+    for _ in range(MIN_PICKS - 1):
+        picks.add("m", [1], 5)
+    assert picks.at("m", 100.0).source == "unknown"  # the factors hold from after 100 on
+    later = picks.at("m", 101.0)
+    assert later.source == "position_factors"
+    assert later.weight(1) == 1
+    assert later.weight(9) == 4
+    assert picks.at("other", 101.0).weight(2) == 2
+    picks.add("m", [2], 5)
+    assert picks.at("m", 101.0).source == "randomized"
+    assert picks.at("m", 101.0).weight(2) == 10  # never more than 10
+
+
+def test_factors_become_theta() -> None:
+    assert theta_from_factors({1: 0.2, 2: -0.3, 4: -0.8}) == pytest.approx(
+        [1, np.exp(-0.5), np.exp(-0.5), np.exp(-1.0)]
+    )
+    assert theta_from_factors({2: 1.0}) == []
+    assert MAX_RANK >= 5

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from ranker.http import ranker_router
+from tests.ranker.conftest import SKILL_IDS, Project
+
+
+@pytest.fixture
+def client(trained: Project) -> Iterator[TestClient]:
+    app = FastAPI()
+    app.include_router(ranker_router(trained.settings))
+    with TestClient(app) as client:
+        yield client
+
+
+def test_weights_with_etag(client: TestClient) -> None:
+    answer = client.get("/v1/weights")
+    assert answer.status_code == 200
+    document, etag = answer.json(), answer.headers["etag"]
+    assert etag == f'"{document["version"]}"'
+    assert "max-age" in answer.headers["cache-control"]
+    for known in (etag, f'W/{etag}, "other"', "*"):
+        again = client.get("/v1/weights", headers={"If-None-Match": known})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+    assert client.get("/v1/weights", headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_one_version_never_changes(client: TestClient) -> None:
+    version = client.get("/v1/weights").json()["version"]
+    answer = client.get("/v1/weights", params={"version": version})
+    assert answer.json()["version"] == version
+    assert "immutable" in answer.headers["cache-control"]
+    missing = client.get("/v1/weights", params={"version": "feed"})
+    assert missing.status_code == 404
+    assert missing.json()["detail"].startswith("version: ")
+
+
+def test_project_by_query_or_header(client: TestClient) -> None:
+    assert client.get("/v1/weights", params={"project": "other"}).json()["skills"] == {}
+    answer = client.get("/v1/weights", headers={"X-Pickwise-Project": "other"})
+    assert answer.json()["project"] == "other"
+    assert len(client.get("/v1/weights").json()["skills"]) == len(SKILL_IDS)
+
+
+def test_rank(client: TestClient, trained: Project) -> None:
+    candidates = [{"skill_id": skill_id, "dense": 0.5, "note": "kept"} for skill_id in SKILL_IDS[:3]]
+    answer = client.post("/v1/rank", json={"query": "weather", "candidates": candidates})
+    assert answer.status_code == 200
+    assert answer.json()["model_version"] == trained.result["version"]
+    assert {c["skill_id"] for c in answer.json()["candidates"]} == set(SKILL_IDS[:3])
+    assert {"score", "contributions", "propensity", "dense", "note"} <= set(answer.json()["candidates"][0])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "word"),
+    [
+        (b"{", 400, "body"),
+        (b'"text"', 422, "object"),
+        (b'{"query":"q"}', 422, "candidates"),
+        (b'{"query":"\xff","candidates":[]}', 400, "body"),
+        (b" " * (1024 * 1024 + 1), 413, "body"),
+    ],
+)
+def test_bad_input_is_named(client: TestClient, body: bytes, status: int, word: str) -> None:
+    answer = client.post("/v1/rank", content=body)
+    assert answer.status_code == status
+    assert word in answer.json()["detail"]
