@@ -25,7 +25,7 @@ REASKED_WITHIN = timedelta(seconds=120)
 LOOKBACK = timedelta(days=1)
 #: Measured on MetaTool and ACEBench queries that need different tools: 99.9 % of their pairs are below 0.60 with the
 #: default embedder, while rewordings of one request lie between 0.54 and 0.92.
-SIMILAR_COSINE = 0.1
+SIMILAR_COSINE = 0.6
 #: The same for shared terms ÷ all terms, where no embedder is installed: 99.9 % of the pairs are below 0.30.
 SIMILAR_JACCARD = 0.35
 

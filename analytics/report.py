@@ -34,9 +34,9 @@ def report(
 
     ``decisions``: for each of the four, its ``question`` and ``metrics``; each metric has its whole ``value``, ``n``,
     ``low``, ``high`` (latencies: ``rows`` by stage), ``previous`` (the same over the window of equal length before;
-    None without a ``start``), ``change``, ``status`` (`ok`, `warn`, `bad`, or None without data or thresholds), and with
-    ``by`` the ``rows`` of the groupings that it supports (None where it supports none of them). ``look_first``: what is
-    beyond its threshold, worst first, with the skill that contributes most.
+    None without a ``start``), ``change``, ``status`` (`ok`, `warn`, `bad`, or None without data or thresholds), and
+    with ``by`` the ``rows`` of the groupings that it supports (None where it supports none of them). ``look_first``:
+    what is beyond its threshold, worst first, with the skill that contributes most.
 
     Raises MetricError for a grouping that no metric knows.
     """
@@ -247,9 +247,8 @@ def render_text(found: dict[str, Any]) -> RenderableType:
     colours = {"bad": "red", "warn": "yellow", "ok": "green"}
     parts += [Text(f"  {f['sentence']}", style=colours[f["severity"]]) for f in found["look_first"]]
     for decision in found["decisions"]:
-        table = Table(
-            *_COLUMNS, title=f"{decision['decision'].capitalize()}: {decision['question']}", title_justify="left"
-        )
+        title = f"{decision['decision'].capitalize()}: {decision['question']}"
+        table = Table(*_COLUMNS, title=title, title_justify="left")
         for m in decision["metrics"]:
             if not _is_latency(m):
                 table.add_row(*map(escape, _cells(m)), style=colours.get(m["status"] or "", ""))

@@ -34,7 +34,7 @@ from ranker.features.base import Context
 from ranker.log import read_log
 from ranker.ranks import order
 from ranker.state import State
-from ranker.train import TRAIN_SHARE, VALIDATION_SHARE, groups_of, known_curves, train
+from ranker.train import groups_of, known_curves, train
 from ranker.turns import Turn
 from ranker.vectors import VectorCache, load_vectors, skill_text
 
@@ -177,7 +177,7 @@ def run(folder: Path, turns: int, queries: int, seed: int) -> Run:
         result = train(settings.data_dir, settings, project=PROJECT, seed=seed)
         groups, state = groups_of(read_log(settings.data_dir, settings, PROJECT), vectors, [])
     known = known_curves(state, now)
-    train_groups, validation, _ = split(groups, TRAIN_SHARE, VALIDATION_SHARE)
+    train_groups, validation, _ = split(groups)
     ours = training.train(train_groups, validation, known, seed)
     usable = [group for group in train_groups if group.has_contrast]
     naive, _ = training.fit(usable, 0.0, seed, naive=True)

@@ -19,12 +19,13 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 CHROMEDRIVER = "/usr/bin/chromedriver"
 WIDTH, HEIGHT = 1440, 1000
-#: A page is drawn when it has a heading, nothing says that it still runs, every element has arrived (until its code is
-#: loaded it is an empty container), and every chart has its picture.
+#: A page is drawn when its script has ended with a heading, every element has arrived (until its code is loaded it is
+#: an empty container), and every chart has its picture.
 _DRAWN = """
     const all = (selector) => [...document.querySelectorAll(selector)];
-    return all('.pw-head h1').length > 0
-        && all('[data-testid="stStatusWidget"], [data-testid="stSkeleton"], [data-stale="true"]').length === 0
+    return all('[data-test-script-state="notRunning"]').length > 0
+        && all('.pw-head h1').length > 0
+        && all('[data-testid="stSkeleton"], [data-stale="true"]').length === 0
         && all('[data-testid="stElementContainer"]').every((element) => element.querySelector('[data-testid]'))
         && all('[data-testid="stPlotlyChart"]').every((chart) => chart.querySelector('.main-svg'));
 """

@@ -75,13 +75,13 @@ def section(title: str, question: str = "") -> None:
     show(Html(f'<div class="pw-section"><h2>{escape(title)}</h2>{below}</div>'))
 
 
-def lead(name: str, value: str, notes: Sequence[Cell], tone: Tone = "", meaning: str = "") -> None:
-    """The leading number of a panel, with what it rests on beside it."""
-    beside = "".join(part.markup if isinstance(part, Html) else note(part).markup for part in notes)
+def lead(name: str, value: str, change: Cell, basis: str, tone: Tone = "", meaning: str = "") -> None:
+    """The leading number of a panel, its change beside it and what it rests on below."""
     show(
         Html(
-            f'<div class="pw-lead" title="{escape(meaning)}"><span class="pw-name">{escape(name)}</span>'
-            f'<span class="pw-value pw-{tone}">{escape(value)}</span>{beside}</div>'
+            f'<div class="pw-lead" title="{escape(meaning)}"><div class="pw-name">{escape(name)}</div>'
+            f'<span class="pw-value pw-{tone}">{escape(value)}</span>{_markup(change)}'
+            f"<div>{note(basis).markup}</div></div>"
         )
     )
 
@@ -99,7 +99,7 @@ class Part:
 
 
 def parts(rows: Sequence[Part]) -> None:
-    """Rows under a leading number; the column of changes only where there are any."""
+    """Rows beside a leading number; the column of changes only where there are any."""
     with_changes = any(row.change for row in rows)
     body = "".join(
         f'<tr title="{escape(row.meaning)}"><td>{escape(row.name)}</td>'
@@ -108,7 +108,8 @@ def parts(rows: Sequence[Part]) -> None:
         + "</tr>"
         for row in rows
     )
-    show(Html(f'<table class="pw-parts"><tbody>{body}</tbody></table>'))
+    head = f"<th></th><th></th><th>n</th>{'<th>change</th>' if with_changes else ''}"
+    show(Html(f'<table class="pw-parts"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'))
 
 
 def facts(items: Sequence[tuple[str, Cell, str]]) -> None:
@@ -149,8 +150,10 @@ def strip(items: Sequence[Cell]) -> None:
     show(Html('<ul class="pw-strip">' + "".join(f"<li>{_markup(item)}</li>" for item in items) + "</ul>"))
 
 
-def banner(content: Cell, tone: Literal["warn", "bad"]) -> None:
-    show(Html(f'<div class="pw-banner pw-tone-{tone}" role="status">{_markup(content)}</div>'))
+def banner(lines: Sequence[Cell], tone: Literal["warn", "bad"]) -> None:
+    """What must not be missed, one line each."""
+    inside = "".join(f"<div>{_markup(line)}</div>" for line in lines)
+    show(Html(f'<div class="pw-banner pw-tone-{tone}" role="status">{inside}</div>'))
 
 
 def quote(value: str) -> None:

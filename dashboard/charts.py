@@ -1,6 +1,7 @@
 """Figures, all from one template: transparent, thin grid, one accent, red only for what failed.
 
-Fonts and grid colours follow the page's theme; only traces are coloured here.
+Fonts and grid colours follow the page's theme; only traces are coloured here. Plotly reads markup in its labels, so
+names from outside are escaped.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
@@ -130,29 +132,38 @@ def timeline(spans: Sequence[Span]) -> go.Figure:
     figure = _figure(_MARGIN_PX + 40 + _ROW_PX * len(rows))
     end = max((span.start_ms + span.length_ms for span in spans), default=0.0)
     for index, label in enumerate(labels):
-        opacity = max(1.0 - _SHADE_STEP * index, _SHADE_STEP)
         chosen = [span for span in spans if span.label == label and not span.failed]
-        _add_spans(figure, label, chosen, end, colours.accent, opacity)
-    _add_spans(figure, "failed", [span for span in spans if span.failed], end, colours.bad, 1.0)
+        _add_spans(figure, label, chosen, end, _shade(colours.accent, index))
+    _add_spans(figure, "failed", [span for span in spans if span.failed], end, colours.bad)
     figure.update_layout(barmode="overlay", bargap=0.35, showlegend=True, legend=_LEGEND)
     figure.update_yaxes(
-        autorange="reversed", showgrid=False, ticksuffix="  ", categoryorder="array", categoryarray=list(rows)
+        autorange="reversed",
+        showgrid=False,
+        ticksuffix="  ",
+        categoryorder="array",
+        categoryarray=[escape(row) for row in rows],
     )
     figure.update_xaxes(ticksuffix=" ms", nticks=6, rangemode="tozero")
     return figure
 
 
-def _add_spans(figure: go.Figure, name: str, spans: Sequence[Span], end: float, colour: str, opacity: float) -> None:
+def _shade(colour: str, index: int) -> str:
+    """The colour, paler by the index; a legend shows a colour's own transparency, not that of a trace."""
+    red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, {max(1.0 - _SHADE_STEP * index, _SHADE_STEP):.2f})"
+
+
+def _add_spans(figure: go.Figure, name: str, spans: Sequence[Span], end: float, colour: str) -> None:
     if not spans:
         return
     figure.add_bar(
         name=name,
-        y=[span.row for span in spans],
+        y=[escape(span.row) for span in spans],
         # The shortest phases keep a width that can be seen.
         x=[max(span.length_ms, end * _LEAST_WIDTH) for span in spans],
         base=[span.start_ms for span in spans],
         orientation="h",
-        marker={"color": colour, "opacity": opacity, "line_width": 0},
+        marker={"color": colour, "line_width": 0},
         customdata=[
             (span.label, formats.milliseconds(span.length_ms), formats.milliseconds(span.start_ms)) for span in spans
         ],
@@ -168,10 +179,10 @@ def curves(by_name: Mapping[str, Sequence[float]], height: int = 240) -> go.Figu
         figure.add_scatter(
             x=list(range(1, len(values) + 1)),
             y=list(values),
-            name=name,
+            name=escape(name),
             mode="lines+markers",
             line={"color": colours.accent if index % 2 == 0 else colours.quiet, "dash": dashes[index % len(dashes)]},
-            hovertemplate=f"{name}, rank %{{x}}: <b>%{{y:.2f}}</b><extra></extra>",
+            hovertemplate="%{fullData.name}, rank %{x}: <b>%{y:.2f}</b><extra></extra>",
         )
     figure.update_layout(showlegend=True, legend=_LEGEND)
     figure.update_xaxes(title="rank", dtick=1, showgrid=False)
@@ -210,7 +221,7 @@ def _bars(named: Mapping[str, float], shown: Sequence[str], wrong: frozenset[str
     colours = palette()
     figure = _figure(_MARGIN_PX - 16 + _ROW_PX * len(named))
     figure.add_bar(
-        y=list(named),
+        y=[escape(name) for name in named],
         x=list(named.values()),
         orientation="h",
         marker_color=[colours.bad if name in wrong else colours.accent for name in named],

@@ -6,11 +6,13 @@ from typing import Any
 
 import polars as pl
 
-from dashboard import cards, data, formats
+from dashboard import cards, data, formats, links
 from dashboard.cards import Cell, Tone
 from dashboard.state import Scope
 
 FIRING = "firing"
+#: Alerts that a banner names.
+_SHOWN = 4
 _STATUS_TONES: dict[str, Tone] = {"degraded": "bad", "observation": "warn"}
 
 
@@ -21,13 +23,23 @@ def alerts(scope: Scope) -> list[dict[str, Any]]:
     return newest.filter(pl.col("state") == FIRING).to_dicts()
 
 
-def banners(scope: Scope) -> None:
-    """One line an alert that fires, above everything else."""
-    for alert in alerts(scope):
-        since = cards.note(f"firing since {formats.clock(alert['started_at'] or alert['time'])}")
-        cards.banner(
-            cards.join([alert["message"] or alert["rule"], since]), "bad" if alert["severity"] == "critical" else "warn"
+def banner(scope: Scope) -> None:
+    """The alerts that fire, above everything else; red when one of them is critical."""
+    found = alerts(scope)
+    if not found:
+        return
+    lines = [
+        cards.join(
+            [
+                alert["message"] or alert["rule"],
+                cards.note(f"since {formats.clock(alert['started_at'] or alert['time'])}"),
+            ]
         )
+        for alert in found[:_SHOWN]
+    ]
+    if len(found) > _SHOWN:
+        lines.append(cards.link(f"and {len(found) - _SHOWN} more", links.page(scope, links.ALERTS)))
+    cards.banner(lines, "bad" if any(alert["severity"] == "critical" for alert in found) else "warn")
 
 
 def status_badge(status: str | None, is_active: bool | None) -> Cell:

@@ -62,6 +62,10 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}"
 
 
+def calls(n: int) -> str:
+    return f"{n:,}{_GAP}{'call' if n == 1 else 'calls'}"
+
+
 def number(value: float | None, digits: int = 2) -> str:
     """A plain number."""
     if not _known(value):

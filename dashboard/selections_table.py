@@ -31,7 +31,7 @@ def selections_table(scope: Scope, rows: Sequence[dict[str, Any]]) -> None:
 
 def _row(scope: Scope, row: dict[str, Any]) -> list[Cell]:
     return [
-        cards.Html(f'<span class="pw-note">{formats.clock(row["time"])}</span>'),
+        cards.note(formats.clock(row["time"])),
         cards.link(short(row["query"]), links.selection(scope, row["event_id"])),
         ", ".join(row["picks"]) or cards.text("none", "quiet"),
         formats.count(row["best_rank"]) if row["picks"] else "",

@@ -32,8 +32,10 @@ FOLLOW_UP_SHARE = 0.4
 FAILS_LATE = "currency_convert"
 BAD_ARGUMENTS = "invoice_create"
 RECOVERS = "parcel_track"
+#: Part of the logged turns from which each of them changes.
+FAILS_FROM, WORKS_FROM = 0.2, 0.55
 #: How many times as often as others these are asked for: a verdict needs calls.
-DEMAND = {FAILS_LATE: 5.0, BAD_ARGUMENTS: 5.0, RECOVERS: 12.0}
+DEMAND = {FAILS_LATE: 5.0, BAD_ARGUMENTS: 5.0, RECOVERS: 20.0}
 
 #: Names that agents make up. The near misses resemble real ones, the retired were real once.
 INVENTED: tuple[str, ...] = ("universal_lookup", "do_everything", "ask_internet", "万能助手")
@@ -137,11 +139,11 @@ class Agents:
         took = rng.lognormvariate(0, 0.35) * _base_ms(skill_id)
         if skill_id not in self._asked:
             return Outcome(False, 0.4, 0.0, "not_found", f"no tool named {skill_id}")
-        if skill_id == FAILS_LATE and (stage == "held_out" or progress > 0.2) and rng.random() < 0.95:
+        if skill_id == FAILS_LATE and (stage == "held_out" or progress > FAILS_FROM) and rng.random() < 0.95:
             return Outcome(False, 0.6, 2_000.0 + took, "timeout", "rates provider did not answer", retryable=True)
         if skill_id == BAD_ARGUMENTS and rng.random() < (0.9 if number == 1 else 0.8):
             return Outcome(False, 1.2, 0.0, "invalid_arguments", "tax_code: expected one of S, R, Z", retryable=True)
-        if skill_id == RECOVERS and stage == "logged" and rng.random() < 0.9:
+        if skill_id == RECOVERS and stage == "logged" and progress < WORKS_FROM and rng.random() < 0.9:
             return Outcome(False, 0.6, took, "http_5xx", "carrier gateway: 502 Bad Gateway", retryable=True)
         right = skill_id == turn.query.skill_id
         if not right and rng.random() < 0.35:

@@ -190,10 +190,15 @@ def _interval(values: tuple[float, float, float], sign: bool = False) -> str:
     return f"{values[0]:{form}} ({values[1]:{form}} to {values[2]:{form}})"
 
 
+#: Parts of a status change's evidence that its line says already or that are too long for it.
+_UNSHOWN = frozenset({"rule", "window"})
+
+
 def _status_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "\n[bold]Flagged skills[/bold]"
     for change in changes:
-        evidence = ", ".join(f"{name} {_short(value)}" for name, value in (change.get("evidence") or {}).items())
+        shown = {name: value for name, value in (change.get("evidence") or {}).items() if name not in _UNSHOWN}
+        evidence = _evidence(shown)
         yield (
             f"  {change['skill_id']}: {change.get('previous_status') or 'active'} → [bold]{change['status']}[/bold] "
             f"({change.get('reason')}; {escape(evidence)})"
@@ -227,8 +232,16 @@ def _training_lines(training: Mapping[str, Any]) -> Iterator[str]:
         f"\n[bold]Training[/bold]: {training['decision']}, model {training.get('version') or '–'}: "
         f"{escape(str(training.get('reason') or ''))}"
     )
-    for name, value in (training.get("evidence") or {}).items():
-        yield f"  {name}: {escape(_evidence(value))}"
+    evidence = training.get("evidence") or {}
+    for name in _EVIDENCE:
+        if name in evidence:
+            yield f"  {name}: {escape(_evidence(evidence[name]))}"
+    for guard in evidence.get("guards") or ():
+        yield f"  guard {guard['name']}: {guard['outcome']} ({escape(str(guard['detail']))})"
+
+
+#: What is shown of a training's evidence; all of it is in the table `models`.
+_EVIDENCE = ("groups", "compared_with", "ndcg_at_5", "difference", "theta", "importance")
 
 
 def _evidence(value: Any) -> str:

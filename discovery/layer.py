@@ -24,7 +24,7 @@ from discovery.fusion import FUSIONS, FusionMethod, alpha_for
 from discovery.recall import SkillIndex, VectorStore, best, dense_text
 from discovery.registry import Registry, RegistryClient
 from discovery.rerank import RANK_BUDGET_S, RankUnavailable, Reranked, rerank_by_service, rerank_locally
-from discovery.router import PROBE_S, Router
+from discovery.router import MAX_P99_MS, PROBE_S, Router
 from discovery.weights import Weights, WeightsClient
 from pickwise.embed import Embedder, Vectors, load_embedder
 from pickwise.events import Candidate
@@ -92,6 +92,7 @@ class DiscoveryLayer:
         instance: str | None = None,
         poll_s: float = POLL_S,
         probe_s: float = PROBE_S,
+        max_p99_ms: float = MAX_P99_MS,
         embed_budget_s: float = EMBED_BUDGET_S,
         rank_budget_s: float = RANK_BUDGET_S,
         seed: int | None = None,
@@ -99,8 +100,9 @@ class DiscoveryLayer:
         self.http = httpx.Client(base_url=base_url, headers=_headers(project, api_key), timeout=10.0)
         self.tracer = tracer or SelectionTracer(endpoint=base_url, project=project, api_key=api_key)
         self.instance = instance or f"{socket.gethostname()}-{os.getpid()}"
-        self.router = Router(self.instance, self.tracer.route, probe_s=probe_s)
-        self._rank_router = Router(f"{self.instance}/rank", probe_s=probe_s)
+        self.router = Router(self.instance, self.tracer.route, probe_s=probe_s, max_p99_ms=max_p99_ms)
+        # What is later than the budget failed already, so slowness needs no limit of its own here.
+        self._rank_router = Router(f"{self.instance}/rank", probe_s=probe_s, max_p99_ms=rank_budget_s * 1000)
         self.registry = RegistryClient(self.http, cache_dir and cache_dir / "registry.json")
         self.weights = WeightsClient(self.http, cache_dir and cache_dir / "weights.json")
         self._embedder = embedder or load_embedder()

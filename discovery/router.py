@@ -43,14 +43,14 @@ class Health:
     p99_ms: float | None
     error_rate: float
 
-    def fault(self) -> str | None:
+    def fault(self, max_p99_ms: float) -> str | None:
         """Why this is not healthy, or None."""
         if self.n < MIN_REQUESTS:
             return None
         if self.error_rate > MAX_ERROR_RATE:
             return f"errors {self.error_rate:.1%} > {MAX_ERROR_RATE:.0%}"
-        if self.p99_ms is not None and self.p99_ms > MAX_P99_MS:
-            return f"p99 {self.p99_ms:.0f} ms > {MAX_P99_MS:.0f} ms"
+        if self.p99_ms is not None and self.p99_ms > max_p99_ms:
+            return f"p99 {self.p99_ms:.0f} ms > {max_p99_ms:.0f} ms"
         return None
 
 
@@ -63,11 +63,13 @@ class Router:
         listener: RouteListener | None = None,
         *,
         probe_s: float = PROBE_S,
+        max_p99_ms: float = MAX_P99_MS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.instance = instance
         self._listener = listener
         self._probe_s = probe_s
+        self._max_p99_ms = max_p99_ms
         self._clock = clock
         self._lock = threading.Lock()
         self._requests: deque[tuple[float, bool]] = deque(maxlen=WINDOW)
@@ -101,7 +103,7 @@ class Router:
 
     def _judge(self) -> None:
         health = self.health()
-        fault = health.fault()
+        fault = health.fault(self._max_p99_ms)
         if fault is None:
             return
         self.degraded_reason = fault
@@ -111,7 +113,7 @@ class Router:
     def _probed(self, latency_ms: float, ok: bool) -> None:
         if self.degraded_reason is None:
             return
-        good = ok and latency_ms <= MAX_P99_MS
+        good = ok and latency_ms <= self._max_p99_ms
         outcome = "good" if good else ("slow" if ok else "failed")
         self._tell("probe", outcome, latency_ms, None)
         if not good:

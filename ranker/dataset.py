@@ -17,6 +17,11 @@ from ranker.log import Fact, replay
 from ranker.state import State
 from ranker.turns import Turn
 
+#: Succeeded picks that the test slice should hold, and the least and largest share of the groups that it may take.
+TEST_PICKS = 1_000
+TEST_SHARES = (0.25, 0.45)
+VALIDATION_SHARE = 0.15
+
 #: Called now and then with a line that says how far things are.
 Progress = Callable[[str], None]
 
@@ -87,7 +92,15 @@ def positions(groups: Sequence[Group], min_groups: int = 50) -> tuple[NDArray[np
     return np.array(found, dtype=np.int32), list(codes)
 
 
-def split(groups: Sequence[Group], train: float, validation: float) -> tuple[list[Group], list[Group], list[Group]]:
-    """Train, validation and test slices in the order of time; the rest after both shares is the test slice."""
-    first, second = int(len(groups) * train), int(len(groups) * (train + validation))
+def split(groups: Sequence[Group]) -> tuple[list[Group], list[Group], list[Group]]:
+    """Train, validation and test slices in the order of time.
+
+    The test slice, the newest, reaches back until it holds ``TEST_PICKS`` succeeded picks, within its bounds: weighted
+    by 1/θ they are worth about half their number, and the gate needs an effective 200.
+    """
+    picks = np.cumsum([len(group.succeeded) for group in reversed(groups)])
+    wanted = int(np.searchsorted(picks, TEST_PICKS)) + 1
+    low, high = (int(len(groups) * share) for share in TEST_SHARES)
+    second = len(groups) - min(max(wanted, low), high)
+    first = second - int(len(groups) * VALIDATION_SHARE)
     return list(groups[:first]), list(groups[first:second]), list(groups[second:])

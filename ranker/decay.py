@@ -33,14 +33,17 @@ class DecayedSums:
             self._sums = grown
 
     def add(self, row: int, column: int, time: float, amount: float = 1.0) -> None:
-        self._sums[row, column] += amount * self._weight(time)
+        weight = self._weight(time)  # may rescale the sums, so it comes first
+        self._sums[row, column] += amount * weight
 
     def add_vector(self, row: int, time: float, amounts: NDArray[np.floating]) -> None:
-        self._sums[row] += amounts * self._sums.dtype.type(self._weight(time))
+        weight = self._sums.dtype.type(self._weight(time))
+        self._sums[row] += amounts * weight
 
     def add_many(self, rows: NDArray[np.intp], columns: NDArray[np.intp], time: float) -> None:
         """Add 1 at each (row, column); the pairs are distinct."""
-        self._sums[rows, columns] += self._weight(time)
+        weight = self._weight(time)
+        self._sums[rows, columns] += weight
 
     def scaled(self, rows: NDArray[np.intp]) -> NDArray[np.floating]:
         """The rows up to a common positive factor: enough where only directions or ratios count."""

@@ -1,9 +1,9 @@
 """Query-conditioned history: which past queries picked a skill and succeeded.
 
 Per skill two bounded memories: a decayed centroid (the sum of the query vectors, half-life 28 days) and the eight
-newest vectors. Each success counts min(1/θ, 10) for the rank it was picked at, so that what was picked because it stood on
-top doesn't drown what was found further down. Vectors are those of one embedder version; another version starts a
-history of its own from the stored queries.
+newest vectors. Each success counts min(1/θ, 10) for the rank it was picked at, so that what was picked because it
+stood on top doesn't drown what was found further down. Vectors are those of one embedder version; another version
+starts a history of its own from the stored queries.
 """
 
 from __future__ import annotations

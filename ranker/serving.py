@@ -85,7 +85,7 @@ class Projects:
         if time.monotonic() - self._looked[project] >= self._settings.model_poll_s:
             self._looked[project] = time.monotonic()
             if (self._store.current_version(project) or "") != (served.document.version if served else ""):
-                threading.Thread(target=self._reload_quietly, args=(project,), daemon=True).start()
+                threading.Thread(target=self._reload_quietly, args=(project,)).start()
         return served
 
     def reload(self, project: str) -> Served:

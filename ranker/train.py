@@ -36,8 +36,6 @@ from ranker.vectors import VectorCache, load_vectors
 from ranker.weights_store import WeightsStore
 
 JOB = "train"
-#: Shares of the ranked turns, oldest first; what is left is the slice that the gate judges on.
-TRAIN_SHARE, VALIDATION_SHARE = 0.60, 0.15
 SEED = 7
 
 
@@ -63,7 +61,7 @@ def _train(data_dir: Path, settings: Settings, project: str, seed: int, progress
     vectors = load_vectors(data_dir, settings)
     log = read_log(data_dir, settings, project)
     groups, state = groups_of(log, vectors, weights.position_factors(data_dir, project), progress)
-    train_groups, validation, test = split(groups, TRAIN_SHARE, VALIDATION_SHARE)
+    train_groups, validation, test = split(groups)
     evidence: dict[str, Any] = {
         "turns": log.selections.height,
         "groups": {"train": len(train_groups), "validation": len(validation), "test": len(test)},

@@ -111,6 +111,7 @@ def fit(groups: Sequence[Group], regularisation: float, seed: int, naive: bool =
         "learning_rate": 0.05,
         "num_leaves": 15,
         "min_data_in_leaf": 50,
+        "monotone_constraints": [int(feature.rising) for feature in features.FEATURES],
         "feature_fraction": 0.8,
         "feature_fraction_seed": seed,
         "seed": seed,

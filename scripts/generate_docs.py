@@ -17,12 +17,13 @@ from pickwise.events import EVENT_TYPES, Event
 from pickwise.settings import Settings
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-HEADER = "<!-- Written by `make docs`; edit the declarations instead. -->\n"
+MARK = "<!-- Written by `make docs`; edit the declarations instead. -->"
 
 
 def settings_page() -> str:
     lines = [
         "# Settings",
+        MARK,
         "",
         "Every setting can be a flag where a command offers it, a variable `PICKWISE_NAME`, or a line in "
         "`pickwise.toml`; the first of these that is present wins. `pickwise doctor` prints what is in force.",
@@ -39,6 +40,7 @@ def settings_page() -> str:
 def events_page() -> str:
     lines = [
         "# Events",
+        MARK,
         "",
         "JSON objects told apart by `type`, sent to `POST /v1/events` (one object, an array, or NDJSON). Over OTLP the "
         "same fields travel as span attributes `pickwise.FIELD` beside `pickwise.event` = the type. Unknown fields are "
@@ -56,7 +58,13 @@ def events_page() -> str:
 
 
 def commands_page() -> str:
-    lines = ["# Commands", "", "`pickwise COMMAND --help` says the same. Commands that print data take `--json`.", ""]
+    lines = [
+        "# Commands",
+        MARK,
+        "",
+        "`pickwise COMMAND --help` says the same. Commands that print data take `--json`.",
+        "",
+    ]
     for name, command in _commands(get_command(app), "pickwise"):
         usage = command.get_usage(typer.Context(command, info_name=name)).removeprefix("Usage: ").strip()
         lines += [f"## {name}", "", (command.help or "").strip(), "", f"    {usage}", ""]
@@ -113,7 +121,7 @@ def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def _option(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        return str(parameter.human_readable_name)
+        return str(parameter.name).upper()
     return str(max(parameter.opts, key=len))
 
 
@@ -121,8 +129,7 @@ def main() -> int:
     """Write the pages, or with ``--check`` compare them."""
     stale = []
     for name, page in PAGES.items():
-        title, _, rest = page().partition("\n")
-        text = f"{title}\n{HEADER}{rest}"
+        text = page()
         path = DOCS / name
         if path.exists() and path.read_text() == text:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from collector.mapping import attributes as names
 from collector.mapping.conversation import as_text, from_json
@@ -17,7 +17,7 @@ _STATUS = re.compile(r"\b(?:HTTP(?:/\d(?:\.\d)?)?(?: error)?|status(?:[ _]code)?
 _RULES: tuple[tuple[str | None, str | None, ErrorKind], ...] = (
     (r"^-32601$", None, "not_found"),
     (r"^-32602$", None, "invalid_arguments"),
-    (r"(?:ToolNotFound|UnknownTool|NoSuchTool|UnknownFunction)", None, "not_found"),
+    (r"(?:Tool_?NotFound|Unknown_?Tool|NoSuchTool|Unknown_?Function)", None, "not_found"),
     (
         None,
         r"unknown (?:tool|action|function)\b|(?:tool|function) (?:\S+ )?not found|no (?:such )?(?:tool|function)\b|"
@@ -25,7 +25,7 @@ _RULES: tuple[tuple[str | None, str | None, ErrorKind], ...] = (
         "not_found",
     ),
     (
-        r"(?:Validation|JSONDecode|InvalidArgument|InvalidToolArgument|InvalidToolInput|ToolInputParsing)",
+        r"(?:Validation|JSONDecode|Invalid_?(?:Tool)?_?(?:Argument|Input|Param)|ToolInputParsing)",
         None,
         "invalid_arguments",
     ),
@@ -38,10 +38,10 @@ _RULES: tuple[tuple[str | None, str | None, ErrorKind], ...] = (
         "invalid_arguments",
     ),
     (r"(?:Cancel|Abort)", None, "cancelled"),
-    (r"(?:Timeout|DeadlineExceeded|TimedOut)", None, "timeout"),
-    (r"(?:RateLimit|TooManyRequests|ResourceExhausted|Throttl)", None, "rate_limited"),
+    (r"(?:Time_?out|Deadline_?Exceeded|Timed_?Out)", None, "timeout"),
+    (r"(?:Rate_?Limit|Too_?Many_?Requests|Resource_?Exhausted|Throttl)", None, "rate_limited"),
     (
-        r"(?:PermissionError|PermissionDenied|Forbidden|Unauthorized|AccessDenied|Unauthenticated)",
+        r"(?:PermissionError|Permission_?Denied|Forbidden|Unauthorized|Access_?Denied|Unauthenticated)",
         None,
         "permission_denied",
     ),
@@ -51,15 +51,21 @@ _RULES: tuple[tuple[str | None, str | None, ErrorKind], ...] = (
     (None, r"\b(?:was|been) cancell?ed\b", "cancelled"),
 )
 _COMPILED = tuple(
-    (re.compile(kind) if kind else None, re.compile(text, re.IGNORECASE) if text else None, result)
+    (re.compile(kind, re.IGNORECASE) if kind else None, re.compile(text, re.IGNORECASE) if text else None, result)
     for kind, text, result in _RULES
 )
+#: ``error.type`` may be one of our own words (`timeout` is the conventions' too); the vague ones leave it to the text.
+_KINDS: frozenset[str] = frozenset(get_args(ErrorKind)) - {"tool_error", "exception", "other"}
 #: Rules look at so much of an error's text: its beginning says what it is, and tools echo long inputs.
 _LOOK_AT = 2_000
 
 
 def classify(error_type: str, text: str) -> ErrorKind | None:
     """The kind that the error's type and text tell, or None where they are vague."""
+    if error_type in _KINDS:
+        return cast(ErrorKind, error_type)
+    if error_type.isdecimal() and (status := http_kind(int(error_type))):
+        return status
     text = text[:_LOOK_AT]
     for type_rule, text_rule, kind in _COMPILED:
         if (type_rule is None or type_rule.search(error_type)) and (text_rule is None or text_rule.search(text)):

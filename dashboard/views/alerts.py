@@ -22,7 +22,7 @@ def page(scope: Scope) -> None:
         )
         return
     if firing.alerts(scope):
-        firing.banners(scope)
+        firing.banner(scope)
     else:
         empty.small("Nothing fires at the moment.")
     columns = [
@@ -33,7 +33,7 @@ def page(scope: Scope) -> None:
         columns,
         [
             [
-                formats.clock(row["time"]),
+                cards.note(formats.clock(row["time"])),
                 formats.words(row["rule"]),
                 row["grp"] or formats.DASH,
                 cards.badge(row["state"], _TONES.get(row["state"], "")),

@@ -52,7 +52,7 @@ def page(scope: Scope) -> None:
         empty.nothing(scope)
         return
     cards.heading("Overview", scope.described)
-    firing.banners(scope)
+    firing.banner(scope)
     report = data.report(scope.source, scope.project, scope.start)
     _look_first(scope, report["look_first"])
     decisions = report["decisions"]
@@ -74,6 +74,7 @@ def _panel(scope: Scope, decision: dict[str, Any]) -> None:
         cards.lead(
             formats.words(leading["metric"]),
             formats.with_unit(leading["value"], leading["unit"], leading["n"]),
+            _change(leading),
             _basis(leading),
             _TONES.get(leading["status"], ""),
             leading["meaning"],
@@ -104,7 +105,7 @@ def _part(found: dict[str, Any]) -> Part:
     return Part(
         indent + formats.words(found["metric"]),
         formats.with_unit(found["value"], found["unit"], found["n"]),
-        _n(found["n"]),
+        formats.count(found["n"]),
         _change(found),
         _TONES.get(found["status"], ""),
         found["meaning"],
@@ -118,18 +119,23 @@ def _details(scope: Scope, decision: str, metrics: dict[str, dict[str, Any]]) ->
             Part(
                 formats.words(row["error_kind"] or "other"),
                 formats.share(row["value"], row["n"]),
-                formats.count(round(row["value"] * row["n"])) + " calls",
+                formats.count(row["n"]),
                 "",
             )
             for row in _largest(scope, "failed_tool_rate", "error_kind", _TOP_KINDS)
         ]
     if decision == NAMES_AND_REGISTRY:
         rows = [row for row in _largest(scope, "hallucinated_tool_rate", "skill", _TOP_NAMES) if row["value"]]
-        return [Part(f"“{row['skill']}”", formats.count(round(row["value"] * row["n"])), "calls", "") for row in rows]
+        return [Part(f"“{row['skill']}”", formats.calls(round(row["value"] * row["n"])), "", "") for row in rows]
     if decision == DISCOVERY_HEALTH:
         waits = {row["stage"]: row for row in metrics[_LATENCY]["rows"] or []}
         return [
-            Part(label, formats.milliseconds(waits[stage]["p99"]), _n(waits[stage]["n"]), _wait_change(waits[stage]))
+            Part(
+                label,
+                formats.milliseconds(waits[stage]["p99"]),
+                formats.count(waits[stage]["n"]),
+                _wait_change(waits[stage]),
+            )
             for stage, label in _STAGES.items()
             if stage in waits
         ]
@@ -142,15 +148,10 @@ def _largest(scope: Scope, name: str, by: str, limit: int) -> list[dict[str, Any
     return sorted(rows, key=lambda row: -(row["value"] or 0) * row["n"])[:limit]
 
 
-def _basis(found: dict[str, Any]) -> list[Cell]:
-    """Interval, n and change beside a leading number."""
-    notes: list[Cell] = []
-    if found["low"] is not None:
-        notes.append(f"{formats.bounds(found['low'], found['high'])} (95 %)")
-    notes.append(_n(found["n"]))
-    if found["change"] is not None:
-        notes.append(_change(found))
-    return notes
+def _basis(found: dict[str, Any]) -> str:
+    """What a leading number rests on: its interval and n."""
+    interval = f"{formats.bounds(found['low'], found['high'])} (95 %), " if found["low"] is not None else ""
+    return interval + _n(found["n"])
 
 
 def _n(n: int) -> str:
@@ -169,7 +170,8 @@ def _change(found: dict[str, Any]) -> Cell:
 
 
 def _wait_change(row: dict[str, Any]) -> Cell:
-    return cards.text(formats.change(row["p99"], row.get("previous_p99"), "ms"), "quiet")
+    said = formats.change(row["p99"], row.get("previous_p99"), "ms")
+    return cards.text(said, "quiet") if said else ""
 
 
 def _look_first(scope: Scope, findings: Sequence[dict[str, Any]]) -> None:

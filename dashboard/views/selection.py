@@ -243,7 +243,7 @@ def _feedback(scope: Scope, found: dict[str, Any]) -> None:
         [Column("time"), Column("verdict"), Column("value"), Column("expected", text=True), Column("from")],
         [
             [
-                formats.clock(row["time"]),
+                cards.note(formats.clock(row["time"])),
                 formats.words(row["kind"]),
                 row["value_text"] or (formats.number(row["value"]) if row["value"] is not None else formats.DASH),
                 cards.join([cards.link(name, links.skill(scope, name)) for name in row["expected"] or []], ", "),

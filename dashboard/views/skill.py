@@ -167,7 +167,7 @@ def _status(scope: Scope, skill_id: str) -> None:
             columns,
             [
                 [
-                    formats.clock(row["time"]),
+                    cards.note(formats.clock(row["time"])),
                     firing.status_badge(row["status"], True),
                     row["reason"] or formats.DASH,
                     formats.share(row["rollout_fraction"]),

@@ -94,6 +94,7 @@ def _evidence(runs: list[dict[str, Any]]) -> None:
             _importance(found.get("importance") or {})
         with right:
             _theta(found.get("theta") or {})
+        _guards(found.get("guards") or [])
 
 
 def _difference(found: dict[str, Any]) -> None:
@@ -111,19 +112,23 @@ def _difference(found: dict[str, Any]) -> None:
             f"{formats.count(difference['picks'])} picks in {formats.count(difference['sessions'])} sessions, worth"
             f" {formats.count(difference['effective_sample'])} equal ones; compared with {found['compared_with']}"
         )
-    guards = found.get("guards") or []
-    if guards:
-        cards.table(
-            [Column("guard"), Column("outcome"), Column("detail", text=True)],
+
+
+def _guards(guards: list[dict[str, Any]]) -> None:
+    if not guards:
+        return
+    cards.section("Guards", "Each can hold a model back; one without data says so and doesn't.")
+    cards.table(
+        [Column("guard"), Column("outcome"), Column("detail", text=True)],
+        [
             [
-                [
-                    formats.words(guard["name"]),
-                    cards.badge(guard["outcome"].replace("_", " "), _GUARDS.get(guard["outcome"], "")),
-                    guard["detail"],
-                ]
-                for guard in guards
-            ],
-        )
+                formats.words(guard["name"]),
+                cards.badge(guard["outcome"].replace("_", " "), _GUARDS.get(guard["outcome"], "")),
+                guard["detail"],
+            ]
+            for guard in guards
+        ],
+    )
 
 
 def _importance(gains: dict[str, float]) -> None:
@@ -191,7 +196,7 @@ def _past(history: list[dict[str, Any]], runs: list[dict[str, Any]]) -> None:
                 [Column("since"), Column("version"), Column("by"), Column("model")],
                 [
                     [
-                        formats.clock(datetime.fromtimestamp(row["at"], UTC)),
+                        cards.note(formats.clock(datetime.fromtimestamp(row["at"], UTC))),
                         row["version"],
                         row["action"],
                         _hash(row["model_version"]) if row["model_version"] else formats.DASH,
@@ -208,7 +213,7 @@ def _past(history: list[dict[str, Any]], runs: list[dict[str, Any]]) -> None:
                 [Column("time"), Column("decision"), Column("reason", text=True)],
                 [
                     [
-                        formats.clock(row["time"]),
+                        cards.note(formats.clock(row["time"])),
                         cards.badge(row["decision"], _DECISIONS.get(row["decision"], "")),
                         row["reason"],
                     ]

@@ -64,11 +64,16 @@ class Context:
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature: its name, why it helps, and one number a candidate (NaN: not known)."""
+    """A feature: its name, why it helps, and one number a candidate (NaN: not known).
+
+    ``rising``: more of it never ranks a candidate lower. Stating what is known so keeps a model from learning the
+    noise of single skills.
+    """
 
     name: str
     why: str
     compute: Callable[[Context], Numbers | float]
+    rising: bool = False
 
 
 def lead(values: Numbers) -> Numbers:

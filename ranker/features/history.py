@@ -13,10 +13,21 @@ def _support(context: Context) -> Numbers:
 
 
 FEATURES = (
-    Feature("history_centroid", "like the queries that picked it and succeeded", lambda c: c.history_centroid),
-    Feature("history_profile", "like its history and its description together", lambda c: c.history_profile),
-    Feature("history_lead", "its profile against the best other in the list", lambda c: lead(c.history_profile)),
-    Feature("history_nearest", "like one of the newest such queries", lambda c: c.history_nearest),
-    Feature("history_nearest_lead", "the same, against the best other in the list", lambda c: lead(c.history_nearest)),
+    Feature(
+        "history_centroid", "like the queries that picked it and succeeded", lambda c: c.history_centroid, rising=True
+    ),
+    Feature(
+        "history_profile", "like its history and its description together", lambda c: c.history_profile, rising=True
+    ),
+    Feature(
+        "history_lead", "its profile against the best other in the list", lambda c: lead(c.history_profile), rising=True
+    ),
+    Feature("history_nearest", "like one of the newest such queries", lambda c: c.history_nearest, rising=True),
+    Feature(
+        "history_nearest_lead",
+        "the same, against the best other in the list",
+        lambda c: lead(c.history_nearest),
+        rising=True,
+    ),
     Feature("history_support", "how much history there is", _support),
 )

@@ -34,8 +34,8 @@ def _object(context: Context) -> Numbers:
 
 
 FEATURES = (
-    Feature("language_match", "a skill described in the query's script is easier to tell", _language),
-    Feature("domain_match", "the query's domain is the skill's", _domain),
-    Feature("action_match", "the query's action is among the skill's capabilities", _action),
-    Feature("object_match", "the query's object is among the skill's capabilities", _object),
+    Feature("language_match", "a skill described in the query's script is easier to tell", _language, rising=True),
+    Feature("domain_match", "the query's domain is the skill's", _domain, rising=True),
+    Feature("action_match", "the query's action is among the skill's capabilities", _action, rising=True),
+    Feature("object_match", "the query's object is among the skill's capabilities", _object, rising=True),
 )

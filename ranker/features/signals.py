@@ -9,31 +9,39 @@ from ranker.features.base import Context, Feature
 
 
 def _success_support(context: Context) -> Numbers:
-    return np.log1p(context.success.n_effective)
+    return _coarse(context.success.n_effective)
 
 
 def _latency(context: Context) -> Numbers:
     sums = context.state.latency.at(context.rows, context.turn.time)
-    return np.where(sums[:, 1] > 0, sums[:, 0] / np.where(sums[:, 1] > 0, sums[:, 1], 1), np.nan)
+    mean = sums[:, 0] / np.where(sums[:, 1] > 0, sums[:, 1], 1)
+    return np.where(sums[:, 1] > 0, np.round(mean / np.log(2)), np.nan)
 
 
 def _age(context: Context) -> Numbers:
     first_seen = np.array([skill.first_seen for skill in context.skills])
-    return (context.turn.time - first_seen) / DAY_S
+    return _coarse((context.turn.time - first_seen) / DAY_S)
 
 
 def _description_words(context: Context) -> Numbers:
-    return np.array([skill.description_words for skill in context.skills])
+    return _coarse(np.array([skill.description_words for skill in context.skills]))
+
+
+def _coarse(amounts: Numbers) -> Numbers:
+    """log2(1 + amount), rounded: exact amounts would tell single skills apart, and a model learns them by heart."""
+    return np.asarray(np.round(np.log2(1 + amounts)))
 
 
 FEATURES = (
-    Feature("heat_log", "picked more, or less, often than its places explain", lambda c: c.heat.heat_log),
+    Feature("heat_log", "picked more, or less, often than its places explain", lambda c: c.heat.heat_log, rising=True),
     Feature(
-        "success_logit", "its calls succeed more, or less, often than its domain's", lambda c: c.success.success_logit
+        "success_logit",
+        "its calls succeed more, or less, often than its domain's",
+        lambda c: c.success.success_logit,
+        rising=True,
     ),
     Feature("success_support", "how much the success estimate can be trusted", _success_support),
-    Feature("success_prior", "how well its domain does", lambda c: c.success.prior),
-    Feature("latency_log", "mean of log(1 + ms) of its calls: slow skills are abandoned", _latency),
-    Feature("age_days", "days since it was first offered: counts of young skills say less", _age),
+    Feature("latency_log", "log2 of its mean call time: slow skills are abandoned", _latency),
+    Feature("age_log", "log2 of days since it was first offered: counts of young skills say less", _age),
     Feature("description_words", "short descriptions match less and are picked less", _description_words),
 )

@@ -36,7 +36,7 @@ def moment(seconds: float) -> datetime:
 
 
 def fact(event: Mapping[str, Any], project: str = "default", **wire: Any) -> tuple[str, Fact]:
-    """One event of the wire as a fact row, with what only the wire knows (``role``, ``ordinal``, ``parent_span_id``)."""
+    """One event of the wire as a fact row, with what only the wire knows (``role``, ``ordinal``, …)."""
     decoded, _ = decode_event(dict(event))
     row: Fact = msgspec.to_builtins(decoded) | wire
     table = {"selection": "selections", "call": "calls", "feedback": "feedback", "route": "routes"}[row.pop("type")]
@@ -154,7 +154,6 @@ def house(tmp_path: Path) -> House:
 def livemcp(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> House:
     """The published LiveMCPBench trajectories and their registry."""
     found = House(tmp_path_factory.mktemp("livemcp"))
-    found.write(
-        *(entry(s.pop("skill_id"), **s) for s in map(dict, read_events(shared / "data/registry/livemcpbench.jsonl")))
-    )
+    skills = map(dict, read_events(shared / "data/registry/livemcpbench.jsonl"))
+    found.write(*(entry(skill.pop("skill_id"), **skill) for skill in skills))
     return found.events(*read_events(shared / "data/events/livemcpbench.jsonl"))

@@ -13,7 +13,7 @@ import pytest
 from analytics.metrics.declarations import DECISIONS, GROUPINGS, METRICS, NOT_COMPUTED
 from analytics.metrics.document import metrics_document
 from analytics.query import metric
-from tests.analytics.conftest import House, at, entry, fact
+from tests.analytics.conftest import House, at, entry, fact, moment
 
 Event = dict[str, Any]
 
@@ -223,8 +223,6 @@ def test_degraded_seconds_and_half_failures(house: House) -> None:
     )
     assert value(house, "degraded_seconds") == (480.0, 2)
     assert value(house, "half_failure") == (1.0, 2)
-    from tests.analytics.conftest import moment
-
     # A window that sees 20 s of the first spell.
     assert value(house, "degraded_seconds", start=moment(40), end=moment(500)) == (20.0, 1)
 
@@ -305,8 +303,8 @@ def random_events(chance: random.Random) -> list[Event]:
             events.append(verdict | {"selection_id": f"s{i}", "expected": expected})
     for i in range(chance.randrange(30)):
         ok = chance.choice([True, False, None])
-        kind = chance.choice(["timeout", "cancelled"]) if ok is False else None
-        events.append(call(f"c{i}", chance.choice([*SKILLS, "zzzz"]), ok, error_kind=kind, model="m"))
+        failure = chance.choice(["timeout", "cancelled"]) if ok is False else None
+        events.append(call(f"c{i}", chance.choice([*SKILLS, "zzzz"]), ok, error_kind=failure, model="m"))
     return events
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -86,7 +87,7 @@ def test_an_unknown_grouping_is_an_error(house: House, by: str, reason: str) -> 
 
 def test_renderings_say_the_same(worse: House) -> None:
     found = report(worse.connect(), "default", moment(HOUR), moment(2 * HOUR), ["skill"])
-    console = Console(width=160, record=True, quiet=True)
+    console = Console(width=160, record=True, file=io.StringIO())
     console.print(render_text(found))
     text, markdown = console.export_text(), render_markdown(found)
     for rendered in (text, markdown):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from analytics import tables
 from analytics.tables import PUBLIC, SqlError, Tables
 from collector.tables import TABLES
-from tests.analytics.conftest import NOON, Fact, House, at, entry, fact, moment
+from tests.analytics.conftest import NOON, Fact, House, at, entry, fact, moment, read_events
 
 SELECTION = {"type": "selection", "event_id": "s1", "time": at(0), "trace_id": "a" * 32, "session_id": "z"}
 MENU = [{"skill_id": "search"}, {"skill_id": "fetch"}]
@@ -543,9 +543,7 @@ def test_livemcpbench_folds_as_published(livemcp: House) -> None:
     }
 
 
-def test_importing_twice_changes_nothing(livemcp: House, shared: Path, tmp_path: Path) -> None:
-    from tests.analytics.conftest import read_events
-
+def test_importing_twice_changes_nothing(shared: Path, tmp_path: Path) -> None:
     events = read_events(shared / "data/events/livemcpbench.jsonl")[:200]
     once = House(tmp_path / "once").events(*events)
     twice = House(tmp_path / "twice").events(*events).events(*reversed(events))

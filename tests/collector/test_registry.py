@@ -26,7 +26,7 @@ class Log:
         self.rows = TABLES["skills"].to_frame()
         self.refuses = False
 
-    def append(self, project: str, body: bytes, received_at: int, entries: int) -> Future[int]:
+    def append(self, project: str, body: bytes, received_at: int, _entries: int) -> Future[int]:
         if self.refuses:
             raise Overloaded("full")
         write = decode_write(body)

@@ -65,7 +65,7 @@ def running(data_dir: Path) -> Iterator[str]:
     finally:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(2)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

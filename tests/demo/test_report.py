@@ -48,7 +48,7 @@ def test_every_part_is_told() -> None:
         ndcg=Comparison(400, (0.5, 0.45, 0.55), (0.7, 0.65, 0.75), (0.2, 0.15, 0.25)),
         status_changes=[
             {"skill_id": "x", "previous_status": "active", "status": "degraded", "reason": "failing",
-             "evidence": {"n": 40, "upper": 0.31234}}
+             "evidence": {"calls": 40, "success_high": 0.31234, "rule": "failing"}}
         ],
         alerts=[
             {"time": "2026-01-01T10:00:09Z", "rule": "fallback_usage", "state": "resolved", "message": "over"},
@@ -57,16 +57,18 @@ def test_every_part_is_told() -> None:
         deliveries=[{"rule": "fallback_usage", "state": "firing"}],
         routes=["degraded", "probe", "recovered"],
         training={"decision": "promoted", "version": "m1", "reason": "lower bound 0.02 > 0",
-                  "evidence": {"delta": {"mean": 0.05}, "ess": 512.3}},
+                  "evidence": {"difference": {"delta": 0.05},
+                               "guards": [{"name": "golden", "outcome": "passed", "detail": "ok"}]}},
     )  # fmt: skip
     text = printed(report)
     assert "difference +0.200 (+0.150 to +0.250)" in text
-    assert "x: active → degraded (failing; n 40, upper 0.312)" in text
+    assert "x: active → degraded (failing; calls 40, success_high 0.312)" in text
     assert text.index("firing: 0.9 > 0.01") < text.index("resolved: over")
     assert "delivered to the webhook on loopback: fallback_usage firing" in text
     assert "degraded → probe → recovered" in text
     assert "promoted, model m1: lower bound 0.02 > 0" in text
-    assert "ess: 512" in text
+    assert "difference: delta 0.05" in text
+    assert "guard golden: passed (ok)" in text
 
 
 def test_the_document_is_plain() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.end_to_end.conftest import Service
+from tests.end_to_end.conftest import Service, pickwise_json
 
 RECORDINGS = {
     "pydantic-ai-2.68.0/v5": {"calls": 9, "failed": 4, "hallucinated": 1, "selections": 14, "without_pick": 6},
@@ -53,7 +53,11 @@ def send(service: Service, files: Sequence[Path]) -> None:
     for file in files:
         if file.name.endswith("-grpc.bin"):
             with grpc.insecure_channel(service.addresses["grpc"]) as channel:
-                export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+                export = channel.unary_unary(
+                    "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+                    request_serializer=bytes,
+                    response_deserializer=bytes,
+                )
                 export(file.read_bytes(), timeout=10)
             continue
         media = "application/json" if file.suffix == ".json" else "application/x-protobuf"
@@ -70,15 +74,11 @@ def requests_of(shared: Path, name: str) -> list[Path]:
 
 
 def counts(service: Service) -> dict[str, int]:
-    from tests.end_to_end.conftest import pickwise_json
-
     rows: list[dict[str, int]] = pickwise_json("sql", COUNTS, "--data-dir", service.data_dir)
     return rows[0]
 
 
 def tables(service: Service) -> list[Any]:
-    from tests.end_to_end.conftest import pickwise_json
-
     # When and by which request it came, and the digest whose key each installation makes for itself, may differ.
     drop = {"selections": "received_at, source_request", "calls": "received_at, args_digest"}
     return [

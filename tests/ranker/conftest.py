@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,12 +83,12 @@ class Project:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """2,400 turns, trained and promoted. Tests must not change it."""
     settings = settings_for(tmp_path_factory.mktemp("trained"))
     events = simulated(2_400)
     ingest(settings, SKILLS, events)
-    yield Project(settings, events, train(settings.data_dir, settings, project="default", seed=3))
+    return Project(settings, events, train(settings.data_dir, settings, project="default", seed=3))
 
 
 @pytest.fixture

@@ -32,9 +32,11 @@ def matrices(log: Log, trained: Project) -> dict[str, np.ndarray]:
 
 
 def test_later_facts_change_nothing(log: Log, trained: Project) -> None:
-    """Everything from a moment on is turned around: calls end otherwise and later, picks differ, entries are rewritten."""
+    """From a moment on everything is turned around: calls end otherwise and later, picks and entries differ."""
     moment = float(log.selections["at"][800])
     later = pl.col("event_id").is_in(log.selections.filter(pl.col("at") >= moment)["event_id"].to_list())
+    entry = '{"skill_id": "weather_forecast", "description": "rewritten", "domain": "new"}'
+    rewritten = log.skills.with_columns(pl.lit(moment).alias("valid_from"), pl.lit(entry).alias("entry"))
     changed = replace(
         log,
         candidates=log.candidates.with_columns(
@@ -44,15 +46,7 @@ def test_later_facts_change_nothing(log: Log, trained: Project) -> None:
             pl.when(pl.col("ended") >= moment).then(~pl.col("ok")).otherwise(pl.col("ok")).alias("ok"),
             pl.when(pl.col("ended") >= moment).then(pl.col("ended") + 1e5).otherwise(pl.col("ended")).alias("ended"),
         ),
-        skills=pl.concat(
-            [
-                log.skills,
-                log.skills.with_columns(
-                    pl.lit(moment).alias("valid_from"),
-                    pl.lit('{"skill_id":"weather_forecast","domain":"new"}').alias("entry"),
-                ),
-            ]
-        ),
+        skills=pl.concat([log.skills, rewritten]),
     )
     before, after = matrices(log, trained), matrices(changed, trained)
     ids = log.selections.filter(pl.col("at") <= moment)["event_id"].to_list()

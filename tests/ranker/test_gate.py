@@ -19,7 +19,7 @@ SHARES = PUBLISHED_SHARES[0]
 
 @pytest.fixture(scope="module")
 def logged() -> tuple[list[Group], list[np.ndarray], list[np.ndarray]]:
-    """Lists in a logging order that knows little; scores of that order, and of one that knows the right skill better."""
+    """Lists in a logging order that knows little; scores of that order, and of one that knows more."""
     rng, agents = np.random.default_rng(4), Agents({"m": SHARES}, attraction_wrong=0.12, success_wrong=0.8)
     groups, logging, better = [], [], []
     for index in range(LISTS):
@@ -91,7 +91,7 @@ def test_guards_without_data_do_not_block(logged: tuple[list[Group], list[np.nda
 
 
 def test_golden_set_and_item_position_trip(logged: tuple[list[Group], list[np.ndarray], list[np.ndarray]]) -> None:
-    groups, logging, better = logged
+    groups, _, better = logged
     expected = {g.turn.selection_id: ["s0"] for g in groups[:50]}
     top = [np.arange(LENGTH, 0.0, -1.0)] * len(groups)
     assert golden_set(groups, top[::-1], top, expected, Limits()).outcome == "passed"

@@ -127,7 +127,7 @@ def test_a_corrupted_model_is_refused_and_the_last_good_one_served(tmp_path: Pat
     [
         ({"candidates": []}, "query"),
         ({"query": 3, "candidates": []}, "query"),
-        ({"query": "q", "candidates": [{"dense": 1}]}, r"candidates\[...\].*skill_id"),
+        ({"query": "q", "candidates": [{"dense": 1}]}, r"candidates\[0\].*skill_id"),
         ({"query": "q", "candidates": [{"skill_id": "a", "bm25": "high"}]}, "bm25"),
         ({"query": "q", "candidates": [{"skill_id": "a"}, {"skill_id": "a"}]}, r"candidates\[1\].skill_id"),
         ({"query": "q", "candidates": [{"skill_id": f"s{i}"} for i in range(201)]}, "candidates"),

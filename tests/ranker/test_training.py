@@ -52,7 +52,7 @@ def test_refuses_too_little() -> None:
     with pytest.raises(TooLittle, match=f"{MIN_TRAIN_GROUPS} are needed"):
         train(groups[:100], groups[100:], {}, seed=1)
     blank = [Group(g.turn, g.features, np.zeros(8, dtype=np.int8), g.before_model) for g in groups]
-    with pytest.raises(TooLittle, match="^0 ranked selections with a pick and a skip"):
+    with pytest.raises(TooLittle, match=r"^0 ranked selections with a pick and a skip"):
         train(blank, groups, {}, seed=1)
     with pytest.raises(TooLittle, match="validation"):
         train(groups, blank, {}, seed=1)

@@ -66,7 +66,8 @@ select f.* exclude (phases),
         latency_ms := p.latency_ms, error_kind := p.error_kind
     )) as phases,
     s.event_id is not null as has_selection,
-    coalesce(not s.ranked and len(s.candidates) > 0, false) as has_menu,
+    -- A whole menu: an order that no ranking chose, and not one cut at the limit.
+    coalesce(not s.ranked and len(s.candidates) between 1 and 199, false) as has_menu,
     o.call_key is not null as is_offered,
     coalesce(f.session_id, s.session_id) as any_session_id,
     coalesce(f.agent, s.agent) as any_agent,

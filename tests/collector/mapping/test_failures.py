@@ -32,6 +32,15 @@ from collector.mapping.failures import classify, http_kind
         ("", "status: 429", "rate_limited"),
         ("common.ToolBoom", "no rooms left in 上海 for 2 nights (upstream 503)", None),
         ("", "", None),
+        ("timeout", "", "timeout"),
+        ("rate_limited", "whatever", "rate_limited"),
+        ("permission_denied", "", "permission_denied"),
+        ("deadline_exceeded", "", "timeout"),
+        ("404", "", "http_4xx"),
+        ("503", "", "http_5xx"),
+        ("429", "", "rate_limited"),
+        ("tool_error", "request timed out", "timeout"),
+        ("tool_error", "it broke", None),
     ],
 )
 def test_classify(error_type: str, text: str, kind: str | None) -> None:

@@ -1,0 +1,177 @@
+"""Pages run by Streamlit's own test runner: filters, windows, projects, and text that could do harm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from collector.lake import Lake
+from dashboard.state import PROJECT_KEY, WINDOW_KEY
+from tests.dashboard.conftest import Seeded
+from tests.dashboard.seeding import FAILING_SKILL, Event, seed, write_events
+
+Open = Callable[..., AppTest]
+
+ROW = re.compile(r"<tr class=\"(?:pw-picked)?\">")
+
+
+@pytest.fixture
+def open_page(monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Runs one page over a folder; keywords are query parameters."""
+
+    def run(name: str, data_dir: Path, **parameters: str) -> AppTest:
+        def script(name: str) -> None:
+            from importlib import import_module
+
+            from dashboard import state
+
+            state.sidebar()
+            state.render(import_module(f"dashboard.views.{name}").page)
+
+        monkeypatch.setenv("PICKWISE_DATA_DIR", str(data_dir))
+        app = AppTest.from_function(script, args=(name,), default_timeout=60)
+        for key, value in parameters.items():
+            app.query_params[key] = value
+        return app.run()
+
+    return run
+
+
+def html(app: AppTest) -> str:
+    assert not app.exception, app.exception[0].message
+    return "\n".join(element.proto.body for element in app.get("html"))
+
+
+def rows(app: AppTest) -> int:
+    return len(ROW.findall(html(app)))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ("Fallback", lambda seeded: sum(bool(event["fallback"]) for event in seeded.of_type("selection"))),
+        (
+            "With a failed call",
+            lambda seeded: len({event["selection_id"] for event in seeded.of_type("call") if not event["ok"]}),
+        ),
+        ("All", lambda seeded: min(100, len(seeded.of_type("selection")))),
+    ],
+)
+def test_the_list_of_selections_is_filtered(
+    open_page: Open, seeded: Seeded, chosen: str, expected: Callable[[Seeded], int]
+) -> None:
+    app = open_page("selection", seeded.data_dir)
+    app.button_group[0].set_value(chosen).run()
+    assert rows(app) == expected(seeded)
+
+
+def test_mismatches_are_those_of_the_metric(open_page: Open, seeded: Seeded) -> None:
+    from analytics.query import metric
+    from analytics.tables import Tables
+
+    app = open_page("selection", seeded.data_dir)
+    app.button_group[0].set_value("Mismatches").run()
+    (whole,) = metric(Tables(seeded.data_dir).connect(), "mismatch_rate")["rows"]
+    assert rows(app) == round(whole["value"] * whole["n"])
+
+
+def test_skills_are_found_by_words(open_page: Open, seeded: Seeded) -> None:
+    app = open_page("skill", seeded.data_dir)
+    app.text_input[0].set_value("billing refund").run()
+    text = html(app)
+    assert "billing.refund_full" in text
+    assert "billing.refund_partial" in text
+    assert FAILING_SKILL not in text
+
+
+def test_a_window_without_events_says_when_the_newest_is(open_page: Open, tmp_path: Path) -> None:
+    last_week = datetime.now(UTC) - timedelta(days=5)
+    seed(tmp_path, 20, last_week)
+    app = open_page("overview", tmp_path)
+    assert "Selection quality" in html(app)
+    app.selectbox(key=WINDOW_KEY).set_value("Last hour").run()
+    text = html(app)
+    assert "Nothing in this window" in text
+    assert f"{last_week:%-d %b %Y}" in text
+
+
+def test_projects_are_kept_apart(open_page: Open, tmp_path: Path) -> None:
+    seed(tmp_path, 20)
+    seed(tmp_path, 30, project="second")
+    app = open_page("overview", tmp_path)
+    assert "n = 20" in html(app)
+    app.selectbox(key=PROJECT_KEY).set_value("second").run()
+    text = html(app)
+    assert "n = 30" in text
+    assert "project=second" in text
+
+
+def test_hostile_text_is_shown_as_text(open_page: Open, tmp_path: Path) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    time = datetime.now(UTC).isoformat()
+    menu = [{"skill_id": evil, "score": 0.5}]
+    events: list[Event] = [
+        {"type": "selection", "event_id": "e1", "time": time, "query": evil, "candidates": menu, "picks": [evil]},
+        {
+            "type": "feedback",
+            "time": time,
+            "selection_id": "e1",
+            "kind": "wrong_skill",
+            "value": evil,
+            "expected": [evil],
+        },
+    ]
+    call = {"type": "call", "time": time, "selection_id": "e1", "skill_id": evil, "ok": False, "error_message": evil}
+    events += [call | {"call_id": f"c{number}", "latency_ms": 5.0} for number in range(6)]
+    write_events(tmp_path, events)
+    for name, parameters in (
+        ("overview", {}),
+        ("selection", {}),
+        ("selection", {"event_id": "e1"}),
+        ("skill", {}),
+        ("skill", {"skill_id": evil}),
+    ):
+        text = html(open_page(name, tmp_path, **parameters))
+        assert evil not in text, name
+        assert "&lt;img src=x" in text, name
+
+
+def test_an_alert_stands_above_everything_until_it_is_resolved(open_page: Open, tmp_path: Path) -> None:
+    seed(tmp_path, 20)
+    lake, now = Lake(tmp_path), datetime.now(UTC)
+
+    def change(state: str, at: datetime) -> None:
+        row = {
+            "project": "default", "date": at.date(), "time": at, "alert_id": "a1", "rule": "failed_tools",
+            "state": state, "severity": "critical", "started_at": now, "message": "calls fail more than they should",
+        }  # fmt: skip
+        lake.append("alerts", pl.DataFrame([row]))
+
+    change("firing", now)
+    for name in ("overview", "alerts"):
+        assert 'class="pw-banner pw-tone-bad" role="status"><div>calls fail more' in html(open_page(name, tmp_path))
+    change("resolved", now + timedelta(minutes=5))
+    from dashboard import data
+
+    data.source.clear()
+    assert "pw-banner" not in html(open_page("overview", tmp_path))
+    assert "resolved" in html(open_page("alerts", tmp_path))
+
+
+def test_weights_are_shown_with_their_reasons(open_page: Open, seeded: Seeded) -> None:
+    from pickwise.settings import Settings
+    from ranker import weights
+
+    document = weights.refresh(seeded.data_dir, Settings(data_dir=seeded.data_dir), "default")
+    text = html(open_page("weights", seeded.data_dir))
+    assert document.version in text
+    finished = {event["call_id"]: event["ok"] for event in seeded.of_type("call") if event["skill_id"] == "docs.read"}
+    called = {event["call_id"] for event in seeded.of_type("call") if event["skill_id"] == "docs.read"}
+    row = next(line for line in text.split("<tr") if "docs.read" in line)
+    assert f"of {len(called)}<" in row, (row, finished)

@@ -1,0 +1,50 @@
+"""Files come in alike with and without a running service; a held folder is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from collector.importers import Batch
+from collector.lock import FolderHeld
+from collector.service import Collector
+from gateway.intake import open_intake
+from pickwise.settings import Settings
+
+GOOD: dict[str, object] = {"type": "call", "skill_id": "s", "event_id": "good", "ok": True}
+BAD: dict[str, object] = {"type": "call", "event_id": "bad"}
+
+
+def batch(*events: dict[str, object]) -> Batch:
+    return Batch("events", "\n".join(map(json.dumps, events)).encode(), "ndjson", len(events))
+
+
+def test_by_itself_a_bad_event_is_named_and_the_good_one_taken(settings: Settings) -> None:
+    with open_intake(settings, "default") as intake:
+        receipt = intake.send(batch(GOOD, BAD))
+        intake.refresh()
+    assert receipt.accepted == 1
+    (problem,) = receipt.problems
+    assert "bad" in problem
+    assert "skill_id" in problem
+
+
+def test_a_folder_held_without_a_port_is_refused_by_name(settings: Settings) -> None:
+    other = Collector(settings)
+    other.start()
+    try:
+        with pytest.raises(FolderHeld, match="in use by process"), open_intake(settings, "default"):
+            pass
+    finally:
+        other.stop()
+
+
+def test_registry_entries_and_their_refusals(settings: Settings, tmp_path: Path) -> None:
+    entries = Batch("registry", b'{"skill_id": "a"}\n{"name": "no id"}\n', "ndjson", 2)
+    with open_intake(settings, "default") as intake:
+        receipt = intake.send(entries)
+    assert receipt.accepted == 1
+    assert "skill_id" in receipt.problems[0]
+    assert tmp_path.exists()

@@ -1,0 +1,70 @@
+"""Parts that die are started again; parts that cannot start end the service with their last words."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gateway.supervisor import MAX_FAST_DEATHS, Part, StartError, Supervisor
+
+
+def part(tmp_path: Path, code: str) -> Part:
+    made = Part("part", [], tmp_path)
+    made.command = [sys.executable, "-c", code]
+    return made
+
+
+def test_a_part_that_cannot_start_says_why(tmp_path: Path) -> None:
+    broken = part(tmp_path, "import sys; print('the port is taken', file=sys.stderr); sys.exit(3)")
+    with pytest.raises(StartError, match="the port is taken"):
+        Supervisor([broken], "http://127.0.0.1:1/readyz").start(timeout_s=20)
+
+
+def test_a_part_that_keeps_dying_ends_the_service(tmp_path: Path) -> None:
+    broken = part(tmp_path, "print('no luck'); raise SystemExit(1)")
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        broken.start()
+        with pytest.raises(StartError, match="no luck"):
+            Supervisor([broken], "http://127.0.0.1:1/readyz").run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert broken.fast_deaths == MAX_FAST_DEATHS
+
+
+def test_stop_kills_what_ignores_sigterm_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.supervisor.STOP_S", 0.5)
+    ready = tmp_path / "ready"
+    stubborn = part(
+        tmp_path,
+        "import signal, subprocess, sys, time, pathlib\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"pathlib.Path({str(ready)!r}).write_text(str(child.pid))\n"
+        "time.sleep(60)\n",
+    )
+    stubborn.start()
+    deadline = time.monotonic() + 20
+    while not ready.exists() or not ready.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    child = int(ready.read_text())
+    stopper = threading.Thread(target=Supervisor([stubborn], "http://127.0.0.1:1/readyz").stop)
+    stopper.start()
+    stopper.join(20)
+    assert stubborn.process is not None
+    assert stubborn.process.poll() == -signal.SIGKILL
+    assert not _runs(child)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "zombie" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False

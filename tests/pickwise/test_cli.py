@@ -1,0 +1,127 @@
+"""The command line: help that teaches, errors in one line that name the mend, and empty folders that are no error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pickwise.cli import app, main
+from pickwise.cli.options import UserError
+
+runner = CliRunner()
+
+COMMANDS = [
+    *("serve", "collect", "jobs", "dashboard", "demo", "import", "export", "sql", "report", "metrics"),
+    *("nightly", "train", "doctor"),
+]
+GROUPS = {"weights": ("show", "history", "rollback"), "alerts": ("list", "test"), "registry": ("import", "review")}
+
+
+def run_main(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str]:
+    """The exit code and what stderr says, as a shell sees them."""
+    monkeypatch.setattr(sys, "argv", ["pickwise", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    code = ended.value.code
+    return code if isinstance(code, int) else 1, capsys.readouterr().err
+
+
+def test_help_lists_every_command() -> None:
+    text = runner.invoke(app, ["--help"]).output
+    assert [name for name in (*COMMANDS, *GROUPS) if name not in text] == []
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" in text
+
+
+@pytest.mark.parametrize(
+    "command", [[name] for name in COMMANDS] + [[g, c] for g, names in GROUPS.items() for c in names]
+)
+def test_every_command_has_help_and_a_data_folder(command: list[str]) -> None:
+    done = runner.invoke(app, [*command, "--help"], env={"COLUMNS": "200"})
+    assert done.exit_code == 0
+    assert "--data-dir" in done.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["metrics", "acceptance_rate"],
+        ["metrics", "stage_latency_ms", "--by", "skill"],
+        ["report"],
+        ["sql", "select * from calls"],
+        ["alerts", "list"],
+        ["weights", "show"],
+        ["weights", "history"],
+        ["nightly"],
+        ["train"],
+        ["registry", "review"],
+    ],
+)
+@pytest.mark.parametrize("as_json", [True, False])
+def test_an_empty_folder_is_no_error(tmp_path: Path, arguments: list[str], as_json: bool) -> None:
+    done = runner.invoke(app, [*arguments, "--data-dir", str(tmp_path / "data"), *(["--json"] if as_json else [])])
+    assert done.exit_code == 0, done.output
+    if as_json:
+        json.loads(done.stdout)
+
+
+def test_train_prints_its_decision_and_nothing_else(tmp_path: Path) -> None:
+    document: dict[str, Any] = json.loads(runner.invoke(app, ["train", "--json", "--data-dir", str(tmp_path)]).stdout)
+    assert document.keys() == {"decision", "version", "reason", "evidence"}
+    assert document["decision"] == "refused"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["metrics", "nonsense"], "acceptance_rate"),
+        (["metrics", "acceptance_rate", "--from", "yesterday"], "--from"),
+        (["sql", "select * from nowhere"], "nowhere"),
+        (["sql", "drop table calls"], "SELECT"),
+        (["weights", "rollback", "v0"], "v0"),
+        (["alerts", "test"], "PICKWISE_WEBHOOK_URLS"),
+        (["collect", "--host", "0.0.0.0"], "--insecure"),
+    ],
+)
+def test_errors_are_one_line_with_the_mend(
+    tmp_path: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, text = run_main(capsys, monkeypatch, *arguments, "--data-dir", str(tmp_path))
+    assert code == 1
+    assert text.startswith("error: ")
+    assert says in text
+    assert "Traceback" not in text
+
+
+def test_a_wrong_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PICKWISE_FLUSH_EVENTS", "-3")
+    done = runner.invoke(app, ["report", "--data-dir", str(tmp_path)])
+    assert isinstance(done.exception, UserError)
+    assert "flush_events" in str(done.exception)
+
+
+def test_registry_review_is_strict_on_request(tmp_path: Path) -> None:
+    entries = tmp_path / "skills.jsonl"
+    entries.write_text('{"skill_id": "a"}\n')
+    folder = str(tmp_path / "data")
+    assert runner.invoke(app, ["registry", "import", str(entries), "--data-dir", folder]).exit_code == 0
+    findings = json.loads(runner.invoke(app, ["registry", "review", "--data-dir", folder, "--json"]).stdout)
+    assert {"code", "message", "skill_id", "field", "severity"} <= findings[0].keys()
+    assert runner.invoke(app, ["registry", "review", "--data-dir", folder]).exit_code == 0
+    assert runner.invoke(app, ["registry", "review", "--strict", "--data-dir", folder]).exit_code == 1
+
+
+def test_an_import_with_nothing_good_exits_1_and_names_the_line(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text('{"type": "call"}\n')
+    done = runner.invoke(
+        app, ["import", str(events), "--format", "events", "--data-dir", str(tmp_path / "d"), "--json"]
+    )
+    assert done.exit_code == 1
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert "events.jsonl:1" in problem
+    assert "skill_id" in problem
