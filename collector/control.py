@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from alembic import command
@@ -99,7 +100,7 @@ class Control:
 
         Raises JobRunning when another process is in the same job of the project. The lock dies with its holder.
         """
-        lock = FileLock(self._dir / f".{name}.{project}.lock")
+        lock = FileLock(self._dir / f".{name}.{quote(project, safe='')}.lock")
         try:
             lock.acquire(timeout=0)
         except Timeout as error:

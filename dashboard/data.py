@@ -19,7 +19,6 @@ from analytics.tables import Tables
 from collector.lake import Lake
 from dashboard.series import over_time
 from pickwise.settings import load_settings
-from ranker.explain import explain
 from ranker.weights_store import WeightsStore
 
 #: Seconds for which the state of the lake is taken as unchanged.
@@ -144,4 +143,7 @@ def weights(data_dir: Path, project: str, version: str) -> dict[str, Any]:
 @st.cache_data(max_entries=_KEPT, show_spinner=False)
 def explained(source: Source, project: str, version: str) -> list[dict[str, Any]]:
     """The weights of every skill of a version, each with its reasons."""
+    # Here, as it loads LightGBM, which takes seconds that the other pages need not wait for.
+    from ranker.explain import explain
+
     return explain(source.data_dir, load_settings(), project, weights(source.data_dir, project, version))

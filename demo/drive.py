@@ -12,7 +12,7 @@ import numpy as np
 
 from demo.agents import BAD_ARGUMENTS, Agents, Outcome, Stage, Turn
 from demo.library import Query, library
-from discovery.layer import DiscoveryLayer
+from discovery.layer import DiscoveryLayer, Offered
 from pickwise.events import ErrorKind
 from pickwise.trace import SelectionScope, SelectionTracer
 
@@ -116,15 +116,24 @@ def _properties() -> dict[str, dict[str, Any]]:
     return {entry["skill_id"]: entry.get("parameters_schema", {}).get("properties", {}) for entry in library()}
 
 
-def ndcg(layer: DiscoveryLayer, asked: Sequence[Query], model: str, learned: bool) -> list[float]:
-    """NDCG@5 of each list against the one right skill, without sending any event."""
-    return [_gain(layer, query, model, learned) for query in asked]
+@dataclass(frozen=True)
+class Judged:
+    """NDCG@5 of each list against the one right skill, and the share of lists that a model ordered."""
+
+    gains: list[float]
+    by_model: float
 
 
-def _gain(layer: DiscoveryLayer, query: Query, model: str, learned: bool) -> float:
-    shown = layer.search(query.text, K, model=model, learned=learned).candidates[:NDCG_DEPTH]
-    ranks = [rank for rank, candidate in enumerate(shown, start=1) if candidate.skill_id == query.skill_id]
-    return 1 / math.log2(ranks[0] + 1) if ranks else 0.0
+def ndcg(layer: DiscoveryLayer, asked: Sequence[Query], model: str, learned: bool) -> Judged:
+    """Judge the list of each query, without sending any event."""
+    found = [layer.search(query.text, K, model=model, learned=learned) for query in asked]
+    gains = [_gain(offered, query) for offered, query in zip(found, asked, strict=True)]
+    return Judged(gains, sum(offered.model_version is not None for offered in found) / len(found))
+
+
+def _gain(offered: Offered, query: Query) -> float:
+    shown = [candidate.skill_id for candidate in offered.candidates[:NDCG_DEPTH]]
+    return 1 / math.log2(shown.index(query.skill_id) + 2) if query.skill_id in shown else 0.0
 
 
 def bootstrap_mean(values: Sequence[float], seed: int = 7) -> tuple[float, float, float]:

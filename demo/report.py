@@ -68,12 +68,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class Comparison:
-    """NDCG@5 of held-out lists against the simulated truth; each value is (mean, low, high)."""
+    """NDCG@5 of held-out lists against the simulated truth; each value is (mean, low, high).
+
+    ``by_model`` is the share of the learned lists that the model ordered; others had the local score.
+    """
 
     n: int
     retrieval: tuple[float, float, float]
     learned: tuple[float, float, float]
     difference: tuple[float, float, float]
+    by_model: float
 
 
 @dataclass
@@ -83,6 +87,7 @@ class RunReport:
     turns: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     metrics: list[tuple[Row, Measured, Measured]] = field(default_factory=list)
+    healthy: list[tuple[Row, Measured, Measured]] = field(default_factory=list)
     ndcg: Comparison | None = None
     status_changes: list[dict[str, Any]] = field(default_factory=list)
     alerts: list[dict[str, Any]] = field(default_factory=list)
@@ -93,10 +98,11 @@ class RunReport:
     def document(self) -> dict[str, Any]:
         """As JSON types, for ``--json`` and for tests."""
         plain = asdict(self)
-        plain["metrics"] = [
-            {"metric": row.metric, "stage": row.stage, "field": row.field, "before": asdict(a), "after": asdict(b)}
-            for row, a, b in self.metrics
-        ]
+        for name, rows in (("metrics", self.metrics), ("healthy", self.healthy)):
+            plain[name] = [
+                {"metric": row.metric, "stage": row.stage, "field": row.field, "before": asdict(a), "after": asdict(b)}
+                for row, a, b in rows
+            ]
         return plain
 
 
@@ -110,8 +116,23 @@ def compare(http: httpx.Client, before: Window, after: Window) -> list[tuple[Row
     ]
 
 
-def _rows(http: httpx.Client, name: str, window: Window) -> list[dict[str, Any]]:
-    response = http.get(f"/v1/metrics/{name}", params={"from": str(window.start), "to": str(window.end)})
+#: Metrics that the outage itself makes worse: the fair comparison leaves its turns out.
+_HIT_BY_OUTAGE = (Row("acceptance_rate", "up"), Row("top1_acceptance_rate", "up"), Row("mismatch_rate", "down"))
+
+
+def compare_healthy(http: httpx.Client, before: Window, after: Window) -> list[tuple[Row, Measured, Measured]]:
+    """The same for the turns that dense retrieval answered."""
+    answers = {
+        (row, window): [item for item in _rows(http, row.metric, window, by="strategy") if item["strategy"] == "hybrid"]
+        for row in _HIT_BY_OUTAGE
+        for window in (before, after)
+    }
+    return [(row, _measured(row, answers[row, before]), _measured(row, answers[row, after])) for row in _HIT_BY_OUTAGE]
+
+
+def _rows(http: httpx.Client, name: str, window: Window, by: str | None = None) -> list[dict[str, Any]]:
+    asked = {"from": str(window.start), "to": str(window.end)} | ({"by": by} if by else {})
+    response = http.get(f"/v1/metrics/{name}", params=asked)
     response.raise_for_status()
     found: list[dict[str, Any]] = response.json()["rows"]
     return found
@@ -131,6 +152,7 @@ def show(report: RunReport, console: Console) -> None:
     console.print(f"[italic]{SIMULATED}[/italic]")
     console.print(_metrics_table(report))
     for line in (
+        *_healthy_lines(report.healthy),
         *_ndcg_lines(report.ndcg),
         *_status_lines(report.status_changes),
         *_alert_lines(report),
@@ -140,12 +162,20 @@ def show(report: RunReport, console: Console) -> None:
 
 
 def _metrics_table(report: RunReport) -> Table:
-    table = Table(title="Before and after learning (different questions: the second column's phrasings are held out)")
-    table.add_column("metric")
-    for title in ("logged turns", "n", "held-out turns, new weights", "n", ""):
-        table.add_column(title, justify="right" if title != "" else "left")
+    """Fits into 80 columns."""
+    table = Table(
+        title="Before (logged turns) and after (turns on held-out phrasings, with what was learned)",
+        caption="Rates with their 95 % Wilson interval. The questions differ, so only clear differences count.",
+        box=None,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("metric", no_wrap=True)
+    for title in ("before", "n", "after", "n"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for row, before, after in report.metrics:
-        name = row.metric if row.stage is None else f"{row.metric} {row.stage} {row.field}"
+        name = row.metric if row.stage is None else f"{row.stage} {row.field}"
         table.add_row(
             name, _cell(row, before), str(before.n), _cell(row, after), str(after.n), _mark(row, before, after)
         )
@@ -159,7 +189,7 @@ def _cell(row: Row, measured: Measured) -> str:
         return f"{measured.value:.1f} ms"
     if measured.low is None or measured.high is None:
         return f"{measured.value:.3f}"
-    return f"{measured.value:.3f} ({measured.low:.3f}–{measured.high:.3f})"
+    return f"{measured.value:.1%} ({100 * measured.low:.1f}–{100 * measured.high:.1f})"
 
 
 def _mark(row: Row, before: Measured, after: Measured) -> str:
@@ -172,7 +202,14 @@ def _mark(row: Row, before: Measured, after: Measured) -> str:
         return "[green]better[/green]" if row.better == "up" else "[red]worse[/red]"
     if new_high < low:
         return "[green]better[/green]" if row.better == "down" else "[red]worse[/red]"
-    return "[dim]within noise[/dim]"
+    return "[dim]in noise[/dim]"
+
+
+def _healthy_lines(rows: Sequence[tuple[Row, Measured, Measured]]) -> Iterator[str]:
+    if rows:
+        yield "\n[bold]Without the turns of the outage[/bold], which made the first column look worse than retrieval is"
+    for row, before, after in rows:
+        yield f"  {row.metric}: {_cell(row, before)} → {_cell(row, after)} {_mark(row, before, after)}"
 
 
 def _ndcg_lines(comparison: Comparison | None) -> Iterator[str]:
@@ -181,6 +218,7 @@ def _ndcg_lines(comparison: Comparison | None) -> Iterator[str]:
     yield (
         f"\n[bold]NDCG@5 on the same {comparison.n} held-out questions[/bold] (against the simulated truth): "
         f"retrieval alone {_interval(comparison.retrieval)}, with what was learned {_interval(comparison.learned)}, "
+        f"{comparison.by_model:.0%} of these lists ordered by the model, "
         f"difference {_interval(comparison.difference, sign=True)}"
     )
 

@@ -25,8 +25,8 @@ from demo.drive import AGENT, Driver, bootstrap_mean, ndcg
 from demo.library import library, queries
 from demo.outage import BreakableEmbedder
 from demo.receiver import AlertReceiver
-from demo.report import Comparison, RunReport, Window, compare, show
-from discovery.layer import DiscoveryLayer
+from demo.report import Comparison, RunReport, Window, compare, compare_healthy, show
+from discovery.layer import KEEPALIVE_S, DiscoveryLayer
 from pickwise.embed import load_embedder
 from pickwise.events import RouteState
 from pickwise.settings import Settings
@@ -87,7 +87,8 @@ def run(
     refuses or is gone.
     """
     with ExitStack() as stack:
-        http = stack.enter_context(httpx.Client(base_url=base_url, timeout=60.0))
+        limits = httpx.Limits(keepalive_expiry=KEEPALIVE_S)
+        http = stack.enter_context(httpx.Client(base_url=base_url, timeout=60.0, limits=limits))
         registered = _register(http)
         console.print(f"Registered {registered} skills at {base_url}; data in {data_dir}")
         stage = _Stage.open(base_url, settings, seed, http, stack)
@@ -168,14 +169,15 @@ def _play(stage: _Stage, console: Console, turns: int, after_turns: int, jobs: J
         retrieval = ndcg(stage.layer, asked, _A_MODEL, learned=False)
     with _timed(report, "training"), console.status("Training the ranking model"):
         report.training = dict(jobs.train())
-    with console.status("Waiting for the new weights"):
-        _wait_for_weights(stage.layer, report.training)
+    with console.status("Waiting for the new model, then NDCG@5 with it"):
+        _wait_for_model(stage.layer, report.training)
         learned = ndcg(stage.layer, asked, _A_MODEL, learned=True)
     report.ndcg = Comparison(
         n=len(asked),
-        retrieval=bootstrap_mean(retrieval),
-        learned=bootstrap_mean(learned),
-        difference=bootstrap_mean([new - old for new, old in zip(learned, retrieval, strict=True)]),
+        retrieval=bootstrap_mean(retrieval.gains),
+        learned=bootstrap_mean(learned.gains),
+        difference=bootstrap_mean([new - old for new, old in zip(learned.gains, retrieval.gains, strict=True)]),
+        by_model=learned.by_model,
     )
     with _timed(report, "held-out turns"):
         start = time.time_ns()
@@ -186,6 +188,7 @@ def _play(stage: _Stage, console: Console, turns: int, after_turns: int, jobs: J
         _wait_for_alert(stage.http, RESOLVED, RESOLVE_LONGEST_S)
     report.alerts = _alerts(stage.http)
     report.metrics = compare(stage.http, before, after)
+    report.healthy = compare_healthy(stage.http, before, after)
     return report
 
 
@@ -284,17 +287,18 @@ def _held_out_sample(seed: int) -> list[Any]:
     return random.Random(seed).sample(asked, min(NDCG_QUERIES, len(asked)))
 
 
-def _wait_for_weights(layer: DiscoveryLayer, training: Mapping[str, Any]) -> None:
-    """Until the service serves the promoted model; a training that promoted none changes nothing to wait for."""
+def _wait_for_model(layer: DiscoveryLayer, training: Mapping[str, Any]) -> None:
+    """Until the service ranks with the promoted model; a training that promoted none changes nothing to wait for."""
+    if training.get("decision") != "promoted":
+        return
     deadline = time.monotonic() + WEIGHTS_LONGEST_S
     while True:
         layer.refresh()
-        weights = layer.weights.value
-        served = weights.model.version if weights is not None and weights.model is not None else None
-        if training.get("decision") != "promoted" or served == training.get("version"):
+        ranked_by = layer.search("where is my parcel").model_version
+        if ranked_by == training.get("version"):
             return
         if time.monotonic() > deadline:
-            raise TimeoutError(f"weights: expected model {training['version']}, the service still serves {served}")
+            raise TimeoutError(f"model {training['version']} was promoted, the service still ranks with {ranked_by}")
         time.sleep(0.5)
 
 

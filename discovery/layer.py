@@ -38,6 +38,8 @@ POOL = 50
 #: Longest wait for the embedding of a query before keyword search answers.
 EMBED_BUDGET_S = 1.0
 POLL_S = 10.0
+#: Idle connections are left before the server ends them (uvicorn: after 5 s), else a request may meet a closed one.
+KEEPALIVE_S = 2.0
 EXACT, BM25, HYBRID = "exact", "bm25", "hybrid"
 
 
@@ -97,7 +99,12 @@ class DiscoveryLayer:
         rank_budget_s: float = RANK_BUDGET_S,
         seed: int | None = None,
     ) -> None:
-        self.http = httpx.Client(base_url=base_url, headers=_headers(project, api_key), timeout=10.0)
+        self.http = httpx.Client(
+            base_url=base_url,
+            headers=_headers(project, api_key),
+            timeout=10.0,
+            limits=httpx.Limits(keepalive_expiry=KEEPALIVE_S),
+        )
         self.tracer = tracer or SelectionTracer(endpoint=base_url, project=project, api_key=api_key)
         self.instance = instance or f"{socket.gethostname()}-{os.getpid()}"
         self.router = Router(self.instance, self.tracer.route, probe_s=probe_s, max_p99_ms=max_p99_ms)

@@ -22,6 +22,8 @@ MAX_ERROR_RATE = 0.01
 WINDOW = 200
 #: With fewer requests than this a rate says too little; single failures fall back one by one.
 MIN_REQUESTS = 20
+#: Nor do one or two bad requests make an outage: the first call of a service that still warms up is late.
+MIN_TROUBLED = 3
 PROBE_S = 30.0
 
 Path = Literal["dense", "probe", "keyword"]
@@ -37,15 +39,17 @@ class RouteListener(Protocol):
 
 @dataclass(frozen=True)
 class Health:
-    """Over the newest requests: p99 of the good ones in ms (None without any), and the share that failed."""
+    """Over the newest requests: p99 of the good ones in ms (None without any), the share that failed, and how many
+    failed or were slower than the limit."""
 
     n: int
     p99_ms: float | None
     error_rate: float
+    troubled: int
 
     def fault(self, max_p99_ms: float) -> str | None:
         """Why this is not healthy, or None."""
-        if self.n < MIN_REQUESTS:
+        if self.n < MIN_REQUESTS or self.troubled < MIN_TROUBLED:
             return None
         if self.error_rate > MAX_ERROR_RATE:
             return f"errors {self.error_rate:.1%} > {MAX_ERROR_RATE:.0%}"
@@ -98,8 +102,10 @@ class Router:
 
     def health(self) -> Health:
         good = [latency for latency, ok in self._requests if ok]
-        n = len(self._requests)
-        return Health(n, float(np.quantile(good, 0.99)) if good else None, (n - len(good)) / n if n else 0.0)
+        n, slow = len(self._requests), sum(1 for latency in good if latency > self._max_p99_ms)
+        failed = n - len(good)
+        p99_ms = float(np.quantile(good, 0.99)) if good else None
+        return Health(n, p99_ms, failed / n if n else 0.0, failed + slow)
 
     def _judge(self) -> None:
         health = self.health()

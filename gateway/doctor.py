@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from collector.lake import Lake
 from collector.lock import holder
 from collector.tables import TABLES
-from pickwise.embed import EmbedderUnavailable, load_embedder
+from pickwise.embed import WORDS, EmbedderUnavailable, load_embedder
 from pickwise.settings import Settings, load_settings
 
 #: Less free space than this is worth a word, bytes.
@@ -49,10 +49,7 @@ def examine(data_dir: Path | None) -> dict[str, Any]:
 
 
 def _installation(settings: Settings) -> Iterator[Check]:
-    try:
-        yield Check("embedder", "ok", f"{settings.embedder} is {load_embedder(settings.embedder).version}")
-    except EmbedderUnavailable as error:
-        yield Check("embedder", "bad", str(error), "install it, or set PICKWISE_EMBEDDER=use")
+    yield _embedder(settings)
     if find_spec("sentence_transformers"):
         yield Check("torch extra", "ok", "sentence-transformers is installed")
     else:
@@ -62,6 +59,15 @@ def _installation(settings: Settings) -> Iterator[Check]:
             "sentence-transformers is not installed; `minilm` and other such embedders are not available",
             "pip install torch==2.13.0 && pip install 'pickwise[torch]'",
         )
+
+
+def _embedder(settings: Settings) -> Check:
+    if settings.embedder == WORDS:
+        return Check("embedder", "ok", "none by choice: similarity goes by words")
+    try:
+        return Check("embedder", "ok", f"{settings.embedder} is {load_embedder(settings.embedder).version}")
+    except EmbedderUnavailable as error:
+        return Check("embedder", "bad", str(error), "install it, or set PICKWISE_EMBEDDER=use")
 
 
 def _folder(data_dir: Path) -> Iterator[Check]:

@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
+
+#: Setting of an installation that wants no embeddings: similarity goes by words.
+WORDS = "words"
 USE_DIMENSION = 512
 
 

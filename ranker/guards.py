@@ -30,7 +30,7 @@ class Limits:
     """Shuffled impressions from which the item-position weight is looked at: with 600, chance alone breaks it."""
     item_position: tuple[float, float] = (0.9, 1.1)
     """Range of the item-position weight."""
-    concentration_rise: float = 0.1
+    concentration_rise: float = 0.2
     """Largest rise of the Gini coefficient of exposure in the first five ranks."""
     never_shown_rise: float = 0.1
     """Largest rise of the share of offered skills that never reach the first five ranks."""

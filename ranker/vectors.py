@@ -18,14 +18,12 @@ from threading import Lock
 
 import numpy as np
 
-from pickwise.embed import Embedder, EmbedderUnavailable, Vectors, load_embedder
+from pickwise.embed import WORDS, Embedder, EmbedderUnavailable, Vectors, load_embedder
 from pickwise.settings import Settings
 from pickwise.text import split_name, terms
 
 log = logging.getLogger(__name__)
 
-#: Value of the setting `embedder` that asks for words although a model is installed.
-WORDS = "words"
 _BATCH = 256
 #: Vectors kept in memory by one process.
 _IN_MEMORY = 8_192

@@ -137,7 +137,7 @@ def _details(scope: Scope, decision: str, metrics: dict[str, dict[str, Any]]) ->
                 _wait_change(waits[stage]),
             )
             for stage, label in _STAGES.items()
-            if stage in waits
+            if stage in waits and waits[stage]["n"]
         ]
     return []
 

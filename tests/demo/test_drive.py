@@ -64,14 +64,15 @@ def test_turns_leave_selections_calls_and_verdicts(layer: DiscoveryLayer, receiv
 
 def test_ndcg_judges_without_sending(layer: DiscoveryLayer, receiver: OtlpReceiver) -> None:
     before = len(receiver.facts.selections)
-    gains = ndcg(
+    judged = ndcg(
         layer,
         [Query("predicts temperature, rain and wind", "weather_forecast", "en"), Query("weather", "none", "en")],
         "steep-1",
         learned=False,
     )
     layer.tracer.flush()
-    assert gains == [1.0, 0.0]
+    assert judged.gains == [1.0, 0.0]
+    assert judged.by_model == 0.0
     assert len(receiver.facts.selections) == before
 
 

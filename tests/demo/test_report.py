@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from demo.report import SIMULATED, Comparison, Measured, Row, RunReport, show
+from demo.report import ROWS, SIMULATED, Comparison, Measured, Row, RunReport, show
 
 RATE = Row("acceptance_rate", "up")
 
@@ -32,9 +32,26 @@ def test_better_and_worse_need_intervals_that_do_not_overlap() -> None:
     down = Row("skip_rate", "down")
     assert "better" in line(RunReport(metrics=[(RATE, low, high)]), "acceptance_rate")
     assert "worse" in line(RunReport(metrics=[(RATE, high, low)]), "acceptance_rate")
-    assert "within noise" in line(RunReport(metrics=[(RATE, low, between)]), "acceptance_rate")
+    assert "in noise" in line(RunReport(metrics=[(RATE, low, between)]), "acceptance_rate")
     assert "better" in line(RunReport(metrics=[(down, high, low)]), "skip_rate")
     assert "worse" in line(RunReport(metrics=[(down, low, high)]), "skip_rate")
+
+
+def test_the_table_fits_into_80_columns() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=False)
+    busy = Measured(0.123456, 30_000, 0.101234, 0.154321)
+    show(RunReport(metrics=[(row, busy, busy) for row in ROWS]), console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "…" not in text
+    assert "hallucinated_tool_rate 12.3% (10.1–15.4) 30000 12.3% (10.1–15.4) 30000 in noise" in text
+
+
+def test_the_outage_is_not_counted_as_success_of_learning() -> None:
+    report = RunReport(healthy=[(RATE, Measured(0.6, 900, 0.57, 0.63), Measured(0.62, 900, 0.59, 0.65))])
+    text = printed(report)
+    assert "Without the turns of the outage" in text
+    assert "acceptance_rate: 60.0% (57.0–63.0) → 62.0% (59.0–65.0) in noise" in text
 
 
 def test_nothing_measured_is_no_number() -> None:
@@ -45,7 +62,7 @@ def test_nothing_measured_is_no_number() -> None:
 
 def test_every_part_is_told() -> None:
     report = RunReport(
-        ndcg=Comparison(400, (0.5, 0.45, 0.55), (0.7, 0.65, 0.75), (0.2, 0.15, 0.25)),
+        ndcg=Comparison(400, (0.5, 0.45, 0.55), (0.7, 0.65, 0.75), (0.2, 0.15, 0.25), 0.97),
         status_changes=[
             {"skill_id": "x", "previous_status": "active", "status": "degraded", "reason": "failing",
              "evidence": {"calls": 40, "success_high": 0.31234, "rule": "failing"}}
@@ -61,6 +78,7 @@ def test_every_part_is_told() -> None:
                                "guards": [{"name": "golden", "outcome": "passed", "detail": "ok"}]}},
     )  # fmt: skip
     text = printed(report)
+    assert "97% of these lists ordered by the model" in text
     assert "difference +0.200 (+0.150 to +0.250)" in text
     assert "x: active → degraded (failing; calls 40, success_high 0.312)" in text
     assert text.index("firing: 0.9 > 0.01") < text.index("resolved: over")

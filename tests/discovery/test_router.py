@@ -71,6 +71,15 @@ def test_errors_above_one_percent_degrade(router: Router, told: Told) -> None:
     assert "errors 1.5%" in told.fields[0]["reason"]
 
 
+def test_one_or_two_bad_requests_are_no_outage(router: Router, told: Told) -> None:
+    drive(router, 1, ok=False)
+    drive(router, 1, latency_ms=5_000.0)
+    drive(router, 40)
+    assert told.states == []
+    drive(router, 1, ok=False)
+    assert told.states == ["degraded"]
+
+
 def test_a_slow_p99_degrades(router: Router, told: Told) -> None:
     drive(router, 100)
     drive(router, 3, latency_ms=900.0)

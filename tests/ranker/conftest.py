@@ -14,6 +14,7 @@ from bench.ingest import ingest
 from bench.simulated_agents import TWO_MODELS
 from pickwise.settings import Settings
 from ranker.train import train
+from ranker.weights import refresh
 
 TOPICS = (
     "weather forecast",
@@ -84,10 +85,11 @@ class Project:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """2,400 turns, trained and promoted. Tests must not change it."""
+    """2,400 turns; weights without a model, then with the promoted one. Tests must not change it."""
     settings = settings_for(tmp_path_factory.mktemp("trained"))
     events = simulated(2_400)
     ingest(settings, SKILLS, events)
+    refresh(settings.data_dir, settings, "default")
     return Project(settings, events, train(settings.data_dir, settings, project="default", seed=3))
 
 

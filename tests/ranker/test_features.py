@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -87,6 +88,12 @@ def test_declarations() -> None:
         assert re.fullmatch(r"[a-z][a-z0-9_]*", feature.name)
         assert feature.why
     assert "rank" not in features.NAMES  # the place itself must not be learned
+
+
+def test_every_feature_is_documented() -> None:
+    documented = (Path(__file__).parents[2] / "docs" / "ranker.md").read_text()
+    for feature in features.FEATURES:
+        assert f"| `{feature.name}` | {feature.why}" in documented
 
 
 def test_lead() -> None:

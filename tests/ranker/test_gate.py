@@ -73,6 +73,7 @@ def test_difference_by_hand() -> None:
 
 
 def test_promotes_only_with_enough_and_without_a_tripped_guard() -> None:
+    none = np.zeros(0)
     good = Difference(0.1, 0.05, 0.15, MIN_EFFECTIVE_SAMPLE, 900, 300)
     assert decide(good, [Guard("x", "not_evaluated", "no data", {})]).decision == "promoted"
     tripped = decide(good, [Guard("x", "tripped", "because", {})])
@@ -81,7 +82,7 @@ def test_promotes_only_with_enough_and_without_a_tripped_guard() -> None:
     assert decide(few, []).decision == "kept"
     assert "effective sample size" in decide(few, []).reason
     assert decide(Difference(0.1, -0.01, 0.2, 999, 900, 300), []).decision == "kept"
-    assert decide(paired_difference(Picks(*[np.zeros(0)] * 3, np.zeros(0, np.intp)), 0), []).decision == "kept"
+    assert decide(paired_difference(Picks(none, none, none, none.astype(np.intp)), 0), []).decision == "kept"
 
 
 def test_guards_without_data_do_not_block(logged: tuple[list[Group], list[np.ndarray], list[np.ndarray]]) -> None:

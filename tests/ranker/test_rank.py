@@ -12,7 +12,6 @@ from bench.ingest import ingest
 from pickwise.settings import Settings
 from ranker.models import ModelUnusable, load
 from ranker.rank import Ranker, RankError, explore
-from ranker.train import train
 from ranker.weights import WeightsStore, refresh
 from tests.ranker.conftest import SKILL_IDS, SKILLS, SLANG, Project, settings_for, simulated
 
@@ -83,14 +82,17 @@ def test_unknown_skills_keep_their_place_at_the_end(ranker: Ranker) -> None:
 
 
 def test_a_new_model_is_served_within_the_poll(tmp_path: Path, trained: Project) -> None:
-    settings = settings_for(tmp_path, model_poll_s=0.05)
-    ingest(settings, SKILLS, trained.events)
-    ranker = Ranker(tmp_path, settings)
+    data_dir = tmp_path / "copy"
+    shutil.copytree(trained.data_dir, data_dir)
+    store = WeightsStore(data_dir)
+    promoted, before = (change["version"] for change in store.history("default"))
+    store.rollback("default", before)
+    ranker = Ranker(data_dir, settings_for(data_dir, model_poll_s=0.05))
     request = {"query": SLANG[0], "candidates": listed((SKILL_IDS[0], 0.1), (SKILL_IDS[1], 0.2))}
     assert ranker.rank("default", request)["model_version"] is None
-    result = train(tmp_path, settings, project="default", seed=3)
+    store.rollback("default", promoted)
     deadline = time.monotonic() + 20
-    while ranker.rank("default", request)["model_version"] != result["version"]:
+    while ranker.rank("default", request)["model_version"] != trained.result["version"]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

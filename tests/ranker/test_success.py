@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 import pytest
@@ -12,7 +14,7 @@ from ranker.success import MAX_KAPPA, SuccessCounts, success_by_skill
 NOW = 1_700_000_000.0
 
 
-def calls(rows: list[tuple[str, str, float, bool, str | None]]) -> pl.DataFrame:
+def calls(rows: Sequence[tuple[str, str, float, bool, str | None]]) -> pl.DataFrame:
     """(skill, domain, age in days, ok, error kind)"""
     return pl.DataFrame(
         [(s, d, NOW - age * DAY_S, ok, kind) for s, d, age, ok, kind in rows],

@@ -37,7 +37,8 @@ def test_position_factors_are_the_planted_curve() -> None:
     groups = [group for group in planted(6_000, 1) if group.has_contrast]
     _, curves = fit(groups, 0.0, seed=1)
     for model, shares in TWO_MODELS.shares.items():
-        assert curves[model][:5] == pytest.approx(planted_theta(shares, 5), abs=0.25)
+        errors = np.abs(np.array(curves[model]) - planted_theta(shares, 8))
+        assert errors.mean() < 0.15
 
 
 def test_same_seed_same_model() -> None:
