@@ -22,7 +22,7 @@ demo: install  ## the main job end to end on the embedded default (ARGS=--exit e
 	@$(BIN)/pickwise demo $(ARGS)
 
 test: install browser  ## every test (ARGS='-k name' narrows)
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n auto $(ARGS)
 
 lint: install  ## ruff, mypy strict
 	@scripts/lint

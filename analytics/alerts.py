@@ -25,8 +25,6 @@ from analytics.alert_states import (
     locked,
     next_state,
 )
-from analytics.fetch import fetch
-from analytics.half_failure import episodes
 from analytics.notify import Notification, Webhooks, link_base
 from analytics.query import MetricError, metric
 from analytics.rules import DEGRADED_FOR, SECONDS_SINCE_EVENT, SKILL_STATUS, Rule, load_rules
@@ -40,7 +38,12 @@ log = logging.getLogger(__name__)
 #: Changes of a skill's status that a nightly run finds in history are recorded, but nobody is called for them.
 NEWS_WITHIN = timedelta(days=2)
 
-_ROUTES = "SELECT instance, time, state, reason FROM routes WHERE project = $project AND time >= $start AND time < $end"
+#: The newest degraded spell of each instance.
+_SPELLS = """
+SELECT instance, epoch(ended_at) - epoch(time) AS seconds, ending, reason
+FROM degraded_spells_at($now::TIMESTAMPTZ) WHERE project = $project AND ended_at >= $start
+QUALIFY row_number() OVER (PARTITION BY instance ORDER BY time DESC) = 1
+"""
 _ACTIVITY = """
 WITH events AS (
     SELECT time FROM selections WHERE project = $project
@@ -192,14 +195,11 @@ def read(rule: Rule, moment: _Moment) -> list[Reading]:
 
 
 def _half_failures(rule: Rule, moment: _Moment) -> list[Reading]:
-    parameters = {"project": moment.project, "start": moment.now - rule.window, "end": moment.now}
-    routes = fetch(moment.connection, _ROUTES, **parameters)
-    newest = {episode.instance: episode for episode in episodes(routes, moment.now)}
+    """How long each instance has been degraded, seconds; 0 once its spell has ended."""
+    parameters = {"project": moment.project, "start": moment.now - rule.window, "now": moment.now}
     return [
-        Reading(instance, 0.0, 1, episode.ending)
-        if episode.ending
-        else Reading(instance, episode.degraded_seconds, 1, episode.reason or "")
-        for instance, episode in newest.items()
+        Reading(instance, 0.0, 1, ending) if ending else Reading(instance, seconds, 1, reason or "")
+        for instance, seconds, ending, reason in moment.connection.execute(_SPELLS, parameters).fetchall()
     ]
 
 

@@ -16,7 +16,8 @@ import psutil
 
 #: All parts must have ended this long after SIGTERM, seconds; then they are killed.
 STOP_S = 15.0
-#: A part that dies sooner than this after its start counts as failing to start, seconds.
+#: A part that ends by itself with an error sooner than this after its start can't start, seconds. One that was killed
+#: (an operator, the kernel out of memory) is started again however often.
 SETTLED_S = 10.0
 MAX_FAST_DEATHS = 3
 #: Set in the environment of every part, so that it ends with its supervisor.
@@ -55,7 +56,8 @@ class Part:
     def died(self) -> bool:
         if self.process is None or self.process.poll() is None:
             return False
-        self.fast_deaths = self.fast_deaths + 1 if time.monotonic() - self._started < SETTLED_S else 0
+        failed = self.process.returncode > 0 and time.monotonic() - self._started < SETTLED_S
+        self.fast_deaths = self.fast_deaths + 1 if failed else 0
         return True
 
     def last_lines(self) -> str:

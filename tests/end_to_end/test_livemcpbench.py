@@ -57,7 +57,7 @@ def everything(data_dir: Path) -> list[Any]:
         "select * exclude (received_at, source_request) from selections order by event_id",
         "select * exclude (received_at, source_request) from candidates order by event_id, rank",
         "select * exclude (received_at, source_request) from calls order by call_key",
-        "select * from skills order by skill_id",
+        "select * from skills order by skill_id, source, valid_from",
     )
     return [pickwise_json("sql", _existing(query, data_dir), "--data-dir", data_dir) for query in queries]
 
