@@ -39,6 +39,13 @@ ALERTS_WAIT_S = 120.0
 SETTLED_AFTER_DAYS = 21
 
 Progress = Callable[[str], None]
+#: No event is older, see ``pickwise.events.parse_time``.
+_FIRST_DAY = date(1970, 1, 1)
+
+
+class DayNotBegun(ValueError):  # noqa: N818 - the caller's mistake
+    """The night of a day that lies ahead was asked for."""
+
 
 # What a day holds, as one number: any row that comes, goes or is judged anew changes it.
 _FINGERPRINTS = """
@@ -82,12 +89,11 @@ def run(
     """Run the nightly job and return what it did, by project.
 
     Without ``date``: every day that was missed or has new facts, and today up to ``now``. With it: that day alone.
-    Without ``project``: all. Raises JobRunning when another process is in the job of a project, and ValueError for a
-    day that has not begun.
+    Without ``project``: all. Raises JobRunning when another process is in the job of a project, and DayNotBegun.
     """
     moment = now or datetime.now(UTC)
-    if date is not None and date > moment.date():
-        raise ValueError(f"date: expected a day up to {moment.date()}, got {date}")
+    if date is not None and not _FIRST_DAY <= date <= moment.date():
+        raise DayNotBegun(f"date: expected a day from {_FIRST_DAY} to {moment.date()}, got {date}")
     control, tables = Control(data_dir), Tables(data_dir)
     results: dict[str, Any] = {}
     try:

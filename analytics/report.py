@@ -21,6 +21,9 @@ _MIN_N = 20
 #: Findings named at the top.
 _FIRST = 5
 _SEVERITIES = ("bad", "warn")
+#: Status of a value over too few observations to be held against its thresholds; durations and spells are counted.
+FEW = "few"
+_COUNTED = ("s", "spells")
 
 
 def report(
@@ -34,7 +37,8 @@ def report(
 
     ``decisions``: for each of the four, its ``question`` and ``metrics``; each metric has its whole ``value``, ``n``,
     ``low``, ``high`` (latencies: ``rows`` by stage), ``previous`` (the same over the window of equal length before;
-    None without a ``start``), ``change``, ``status`` (`ok`, `warn`, `bad`, or None without data or thresholds), and
+    None without a ``start``), ``change``, ``status`` (`ok`, `warn`, `bad`, `few` below 20 observations, or None without data or
+    thresholds), and
     with ``by`` the ``rows`` of the groupings that it supports (None where it supports none of them). ``look_first``:
     what is beyond its threshold, worst first, with the skill that contributes most.
 
@@ -102,7 +106,7 @@ def _measure(
         "high": whole["high"],
         "previous": previous,
         "change": _difference(whole["value"], previous["value"] if previous else None),
-        "status": _status(declared, whole["value"]),
+        "status": _status(declared, whole["value"], whole["n"]),
         "rows": ask(window, supported) if supported else None,
     }
 
@@ -111,9 +115,11 @@ def _difference(value: float | None, previous: float | None) -> float | None:
     return None if value is None or previous is None else value - previous
 
 
-def _status(declared: Metric, value: float | None) -> str | None:
+def _status(declared: Metric, value: float | None, n: int) -> str | None:
     if value is None or declared.warn is None or declared.bad is None:
         return None
+    if n < _MIN_N and declared.unit not in _COUNTED:
+        return FEW
     if _beyond(declared, value, declared.bad):
         return "bad"
     return "warn" if _beyond(declared, value, declared.warn) else "ok"
@@ -128,7 +134,7 @@ def _look_first(
 ) -> list[dict[str, Any]]:
     """Metrics beyond their thresholds, worst first."""
     by_name = {declared.name: declared for declared in METRICS}
-    found = [m for m in measured if m["status"] in _SEVERITIES and (m["n"] >= _MIN_N or m["unit"] in ("s", "spells"))]
+    found = [m for m in measured if m["status"] in _SEVERITIES]
     found.sort(key=lambda m: (_SEVERITIES.index(m["status"]), -_excess(by_name[m["metric"]], m["value"])))
     findings = []
     for m in found[:_FIRST]:
@@ -240,10 +246,19 @@ def _window_title(found: dict[str, Any]) -> str:
     return f"Project {found['project']}, {found['from'] or 'the beginning'} to {found['to'] or 'now'}"
 
 
+def _nothing_to_look_at(found: dict[str, Any]) -> str:
+    measured = [m for decision in found["decisions"] for m in decision["metrics"] if not _is_latency(m)]
+    if not any(m["n"] for m in measured):
+        return "No events in this project and window."
+    few = [m["metric"] for m in measured if m["status"] == FEW]
+    too_few = f" Too few observations to judge (n < {_MIN_N}): {', '.join(few)}." if few else ""
+    return f"Nothing is beyond its threshold.{too_few}"
+
+
 def render_text(found: dict[str, Any]) -> RenderableType:
     """The report for a terminal."""
     parts: list[RenderableType] = [Text(_window_title(found), style="bold")]
-    parts.append(Text("Look first:" if found["look_first"] else "Nothing is beyond its threshold."))
+    parts.append(Text("Look first:" if found["look_first"] else _nothing_to_look_at(found)))
     colours = {"bad": "red", "warn": "yellow", "ok": "green"}
     parts += [Text(f"  {f['sentence']}", style=colours[f["severity"]]) for f in found["look_first"]]
     for decision in found["decisions"]:
@@ -267,7 +282,7 @@ def render_text(found: dict[str, Any]) -> RenderableType:
 def render_markdown(found: dict[str, Any]) -> str:
     """The report as Markdown."""
     lines = [f"# {_window_title(found)}", ""]
-    lines += ["## Look first", ""] if found["look_first"] else ["Nothing is beyond its threshold.", ""]
+    lines += ["## Look first", ""] if found["look_first"] else [_nothing_to_look_at(found), ""]
     lines += [f"- **{f['severity']}** {f['sentence']}" for f in found["look_first"]]
     for decision in found["decisions"]:
         lines += ["", f"## {decision['decision'].capitalize()}", "", decision["question"], "", *_head(_COLUMNS)]

@@ -16,10 +16,10 @@ ACCEPTED_CODINGS = "gzip, deflate"
 
 
 class TooLarge(ValueError):  # noqa: N818 - named after its status, 413
-    """The body is larger than the cap after decompression."""
+    """The body is larger than the cap after decompression, or holds too many items."""
 
-    def __init__(self) -> None:
-        super().__init__(f"expected at most {MAX_REQUEST_BYTES} bytes after decompression")
+    def __init__(self, message: str = f"expected at most {MAX_REQUEST_BYTES} bytes after decompression") -> None:
+        super().__init__(message)
 
 
 class UnknownCoding(ValueError):  # noqa: N818 - named after its status, 415

@@ -53,7 +53,9 @@ class Control:
     def __init__(self, data_dir: Path) -> None:
         self._dir = Path(data_dir)
         self._dir.mkdir(parents=True, exist_ok=True)
-        self._engine = sa.create_engine(f"sqlite:///{self._dir / 'control.sqlite'}", connect_args={"timeout": 30})
+        database = self._dir / "control.sqlite"
+        database.touch(mode=0o600)  # it holds the secrets of the installation
+        self._engine = sa.create_engine(f"sqlite:///{database}", connect_args={"timeout": 30})
         sa.event.listen(self._engine, "connect", _pragmas)
         self._migrate()
 

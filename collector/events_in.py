@@ -6,11 +6,13 @@ comes to the same facts and the same refusals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
 
+from collector import json_text
+from collector.body import TooLarge
 from collector.facts import CallFact, Facts
 from pickwise.events import (
     MAX_CANDIDATES,
@@ -30,6 +32,8 @@ Layout = Literal["json", "ndjson"]
 
 SKILL_TYPE = "skill"
 _UTF8_BOM = b"\xef\xbb\xbf"
+#: Items of one request: no real event is so short that more of them fit, and each that is refused must be named.
+MAX_ITEMS = 400_000
 #: Integers beyond this fit no column.
 _MAX_WHOLE = 2**63 - 1
 
@@ -71,8 +75,8 @@ class ParsedEvents(msgspec.Struct):
 def parse_events(body: bytes, layout: Layout) -> ParsedEvents:
     """Decode and validate every event of a request.
 
-    Raises BodyError when the body is no JSON at all. Times become Unix nanoseconds; an absent time stays None and an
-    absent ``event_id`` too: they are filled where the receipt is known.
+    Raises BodyError when the body is no JSON at all, TooLarge. Times become Unix nanoseconds; an absent time stays None
+    and an absent ``event_id`` too: they are filled where the receipt is known.
     """
     parsed = ParsedEvents(Facts(), [], [])
     for item in read_items(body, layout):
@@ -88,15 +92,19 @@ def parse_events(body: bytes, layout: Layout) -> ParsedEvents:
 def read_items(body: bytes, layout: Layout) -> Iterator[Item]:
     """The JSON values of a body, each with its position, or with the reason why it is none.
 
-    Raises BodyError when the items cannot be told apart.
+    Raises BodyError when the items cannot be told apart, TooLarge when they are too many.
     """
     for index, raw in enumerate(_split(body.removeprefix(_UTF8_BOM), layout)):
         if len(raw) > MAX_EVENT_BYTES:
             yield Item(index, reason=f"expected at most {MAX_EVENT_BYTES} bytes an event, got {len(raw)}")
             continue
+        text = bytes(raw)
+        if json_text.is_deep(text):
+            yield Item(index, reason=f"expected at most {json_text.MAX_DEPTH} levels of nesting")
+            continue
         try:
-            yield Item(index, _decode(raw))
-        except (msgspec.MsgspecError, RecursionError) as error:
+            yield Item(index, json_text.decode(text))
+        except ValueError as error:
             yield Item(index, reason=f"expected a JSON object: {error}")
 
 
@@ -106,35 +114,32 @@ def item_id(value: object, field: str = "event_id") -> str | None:
     return found[:128] if isinstance(found, str) else None
 
 
-def _split(body: bytes, layout: Layout) -> list[bytes] | list[msgspec.Raw]:
+def _split(body: bytes, layout: Layout) -> Sequence[bytes | msgspec.Raw]:
+    items = _items(body, layout)
+    if len(items) > MAX_ITEMS:
+        raise TooLarge(f"expected at most {MAX_ITEMS} items a request, got {len(items)}")
+    return items
+
+
+def _items(body: bytes, layout: Layout) -> Sequence[bytes | msgspec.Raw]:
     if layout == "ndjson":
         return [line for line in body.splitlines() if line.strip()]
     if body.lstrip(b" \t\r\n")[:1] != b"[":
         return [_whole(body)]
     try:
-        return msgspec.json.decode(body, type=list[msgspec.Raw])
-    except (msgspec.MsgspecError, RecursionError) as error:
+        return json_text.split_array(body)
+    except ValueError as error:
         raise BodyError(f"expected a JSON array of objects: {error}") from error
 
 
 def _whole(body: bytes) -> bytes:
     """A body that is one value. Raises BodyError when it is not: there is nothing else to take."""
-    try:
-        _decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise BodyError(f"expected a JSON object or an array of objects: {error}") from error
+    if not json_text.is_deep(body):
+        try:
+            json_text.decode(body)
+        except ValueError as error:
+            raise BodyError(f"expected a JSON object or an array of objects: {error}") from error
     return body
-
-
-def _decode(raw: bytes | msgspec.Raw) -> Any:
-    try:
-        return msgspec.json.decode(raw)
-    except msgspec.DecodeError:
-        text = bytes(raw)
-        repaired = text.decode("utf-8", "replace").encode()
-        if repaired == text:
-            raise
-        return msgspec.json.decode(repaired)
 
 
 def _take(parsed: ParsedEvents, item: Item) -> None:

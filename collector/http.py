@@ -19,14 +19,15 @@ from collector.otlp import logs_response, traces_response
 from collector.problems import JSON, NDJSON, PROTOBUF, StatusRoute, invalid, overloaded, unsupported
 from collector.registry import Answer
 from collector.service import Collector, OtlpEncoding
-from pickwise.events import DEFAULT_PROJECT, MAX_REQUEST_BYTES, EventError, parse_time
+from pickwise.events import DEFAULT_PROJECT, MAX_REQUEST_BYTES, EventError, parse_instant
 
 T = TypeVar("T")
 
 PROJECT_HEADER = "X-Pickwise-Project"
-#: Longer bodies are judged outside the event loop, compressed ones much earlier: they may grow a thousandfold.
+#: Longer bodies are judged outside the event loop; compressed ones, which may grow a thousandfold, inflated there too.
 _INLINE_BYTES = 256 * 1024
 _INLINE_COMPRESSED_BYTES = 16 * 1024
+_INLINE_REJECTIONS = 1_000
 _REFRESH_TIMEOUT_S = 60.0
 
 _OTLP_MEDIA: dict[str, OtlpEncoding] = {PROTOBUF: "protobuf", JSON: "json"}
@@ -55,9 +56,10 @@ class _Intake:
     async def judge(self, raw: bytes, coding: str, step: Callable[[bytes], T]) -> T:
         """Inflate and judge a body, outside the event loop where that may take long."""
         limit = _INLINE_COMPRESSED_BYTES if coding else _INLINE_BYTES
-        if len(raw) <= limit:
-            return step(inflate(raw, coding))
-        return await run_in_threadpool(lambda: step(inflate(raw, coding)))
+        if len(raw) > limit:
+            return await run_in_threadpool(lambda: step(inflate(raw, coding)))
+        body = inflate(raw, coding)
+        return step(body) if len(body) <= _INLINE_BYTES else await run_in_threadpool(step, body)
 
     async def counted(self, way: str, answer: Awaitable[Response]) -> Response:
         """The answer, counted under its way in and outcome."""
@@ -127,7 +129,10 @@ def _add_events(router: APIRouter, intake: _Intake) -> None:
         )
         skills, refused = await _skills(parsed, named)
         await _durable(future)
-        return _events_answer(parsed.accepted + skills, [*parsed.rejected, *refused])
+        rejected = [*parsed.rejected, *refused]
+        if len(rejected) <= _INLINE_REJECTIONS:
+            return _events_answer(parsed.accepted + skills, rejected)
+        return await run_in_threadpool(_events_answer, parsed.accepted + skills, rejected)
 
     async def _skills(parsed: ParsedEvents, named: str) -> tuple[int, list[Rejection]]:
         if not parsed.skills:
@@ -236,7 +241,7 @@ def _time(at: str | None) -> int | None:
     if at is None:
         return None
     try:
-        return parse_time(int(at) if at.isdigit() else at.replace(" ", "+"))
+        return parse_instant(at)
     except EventError as error:
         raise invalid(f"at: {str(error).removeprefix('time: ')}") from error
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from collector import json_text
 from collector.messages import dialogue_events
 from pickwise.events import MAX_EVENT_BYTES, EventError, decode_event
 from pickwise.settings import Settings
@@ -84,29 +85,35 @@ def _documents(path: Path, refuse: _Refuse) -> Iterator[_Line]:
             return
         content = file.read()
     try:
-        document = msgspec.json.decode(content)
-    except msgspec.MsgspecError:
-        yield from _lines(content.splitlines(), refuse)
-        return
-    yield from enumerate(document if isinstance(document, list) else [document], start=1)
+        items = json_text.split_array(content)
+    except ValueError:
+        whole = _is_json(content)
+        yield from [(1, json_text.decode(content))] if whole else _lines(content.splitlines(), refuse)
+    else:
+        yield from _lines(map(bytes, items), refuse, "expected a JSON document")
 
 
 def _is_json(line: bytes) -> bool:
     try:
-        msgspec.json.decode(line)
-    except msgspec.MsgspecError:
+        json_text.decode(line)
+    except ValueError:
         return False
     return True
 
 
-def _lines(lines: Iterable[bytes], refuse: _Refuse) -> Iterator[_Line]:
+def _lines(
+    lines: Iterable[bytes], refuse: _Refuse, expected: str = "expected one JSON document a line"
+) -> Iterator[_Line]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
+        if len(line) <= MAX_EVENT_BYTES and json_text.is_deep(line):
+            refuse(number, f"expected at most {json_text.MAX_DEPTH} levels of nesting")
+            continue
         try:
-            yield number, msgspec.json.decode(line)
-        except msgspec.MsgspecError as error:
-            refuse(number, f"expected one JSON document a line: {error}")
+            yield number, json_text.decode(line)
+        except ValueError as error:
+            refuse(number, f"{expected}: {error}")
 
 
 def _events(lines: Iterable[_Line], refuse: _Refuse) -> Iterator[bytes]:
@@ -166,7 +173,12 @@ def _otlp(lines: Iterable[_Line], refuse: _Refuse) -> Iterator[Batch]:
         if kind is None:
             refuse(number, f"expected an object with resourceSpans or resourceLogs, got {', '.join(list(keys)[:3])}")
             continue
-        yield Batch(kind, msgspec.json.encode(document), "json", 1)
+        try:
+            body = msgspec.json.encode(document)
+        except RecursionError:
+            refuse(number, "expected a request that is not nested so deep")
+            continue
+        yield Batch(kind, body, "json", 1)
 
 
 def _packed(kind: Kind, lines: Iterable[bytes], limit: int) -> Iterator[Batch]:

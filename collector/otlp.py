@@ -22,14 +22,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from collector import otlp_json, otlp_protobuf
+from collector import json_text, otlp_json, otlp_protobuf
 from collector.mapping import pickwise as native
+from collector.otlp_json import NAMED_REFUSALS
 from collector.spans import LogRecord, Span
 
 Encoding = Literal["protobuf", "json"]
 
-#: A response names so many refused records; the count covers them all.
-NAMED_REFUSALS = 5
 _TRACES_HINT = "the body is not a trace request"
 _LOGS_HINT = "the body is not a log request"
 
@@ -80,11 +79,15 @@ def parse_logs(body: bytes, encoding: Encoding) -> ParsedLogs:
         request = otlp_protobuf.decode(body, ExportLogsServiceRequest)
     except DecodeError as error:
         raise OtlpError(_explain(body, _LOGS_HINT, error)) from error
-    raw = list(otlp_protobuf.raw_logs(request))
-    problems = [f"record {i}: {why}" for i, record in enumerate(raw) if (why := otlp_protobuf.log_problem(record))]
-    if raw and len(problems) == len(raw) and _holds_traces(body):
+    problems = []
+    count = 0
+    for record in otlp_protobuf.raw_logs(request):
+        if why := otlp_protobuf.log_problem(record):
+            problems.append(f"record {count}: {why}" if len(problems) < NAMED_REFUSALS else "")
+        count += 1
+    if count and len(problems) == count and _holds_traces(body):
         raise OtlpError(f"{_LOGS_HINT}: it holds spans, which belong to /v1/traces")
-    return ParsedLogs(len(problems), _named(problems), len(raw), request)
+    return ParsedLogs(len(problems), _named(problems), count, request)
 
 
 def traces_response(parsed: ParsedTraces, encoding: Encoding) -> bytes:
@@ -120,11 +123,15 @@ def _traces_from_protobuf(body: bytes) -> ParsedTraces:
         request = otlp_protobuf.decode(body, ExportTraceServiceRequest)
     except DecodeError as error:
         raise OtlpError(_explain(body, _TRACES_HINT, error)) from error
-    raw = list(otlp_protobuf.raw_spans(request))
-    problems = [f"{span.name:.60}: {why}" for span in raw if (why := otlp_protobuf.span_problem(span))]
-    if raw and len(problems) == len(raw) and _holds_logs(body):
+    problems: list[str] = []
+    count = 0
+    for span in otlp_protobuf.raw_spans(request):
+        count += 1
+        if why := otlp_protobuf.span_problem(span):
+            problems.append(f"{span.name:.60}: {why}" if len(problems) < NAMED_REFUSALS else "")
+    if count and len(problems) == count and _holds_logs(body):
         raise OtlpError(f"{_TRACES_HINT}: it holds log records, which belong to /v1/logs")
-    return ParsedTraces(len(problems), _named(problems), len(raw), request)
+    return ParsedTraces(len(problems), _named(problems), count, request)
 
 
 def _refuse_bad_events(parsed: ParsedTraces) -> ParsedTraces:
@@ -143,12 +150,12 @@ def _refuse_bad_events(parsed: ParsedTraces) -> ParsedTraces:
 
 def _document(body: bytes, key: str, hint: str) -> dict[str, Any]:
     try:
-        document = otlp_json.decode(body)
+        document = json_text.decode(body)
     except ValueError as error:
         raise OtlpError(f"{hint}: it is not JSON ({error})") from error
     if not isinstance(document, dict):
         raise OtlpError(f"{hint}: expected an object with {key}, got {type(document).__name__}")
-    if key in document and not isinstance(document[key], list):
+    if not isinstance(document.get(key, []), list | None):
         raise OtlpError(f"{hint}: expected a list in {key}, got {type(document[key]).__name__}")
     if key not in document and document:
         raise OtlpError(f"{hint}: expected {key}, got {', '.join(map(str, list(document)[:3]))}{_path_hint(document)}")

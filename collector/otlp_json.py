@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
-
-import msgspec
 
 from collector.spans import Attributes, LogRecord, Span, SpanEvent
 from pickwise.events import MAX_TIME_NS
 
 _TRACE_ID = re.compile(r"(?!0{32})[0-9a-fA-F]{32}")
 _SPAN_ID = re.compile(r"(?!0{16})[0-9a-fA-F]{16}")
+#: So many refused records are spelled out; the others are counted.
+NAMED_REFUSALS = 5
 _MAX_DEPTH = 50
 _ZERO_SPAN = "0" * 16
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _STATUS = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 _KIND = {
     "SPAN_KIND_UNSPECIFIED": 0,
@@ -33,34 +31,6 @@ RecordT = TypeVar("RecordT")
 
 class WrongForm(ValueError):  # noqa: N818 - a property of the input
     """A part of the request is not what OTLP/JSON says; the message names the field."""
-
-
-def decode(body: bytes) -> Any:
-    """The decoded JSON document; invalid UTF-8 becomes U+FFFD. Raises ValueError when it is not JSON."""
-    try:
-        return msgspec.json.decode(body)
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
-    except msgspec.MsgspecError:
-        # Slower and more tolerant: NaN and 1e999 as numbers, lone surrogates, broken UTF-8.
-        return _decode_slowly(body.decode("utf-8", "replace"))
-
-
-def _decode_slowly(text: str) -> Any:
-    try:
-        return _without_surrogates(json.loads(text))
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
-
-
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return _LONE_SURROGATE.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
-    return value
 
 
 def spans(document: Any) -> tuple[list[Span], list[str]]:
@@ -85,23 +55,39 @@ def _records(
         try:
             if isinstance(resource, WrongForm):
                 raise resource
-            if not isinstance(raw, dict):
-                raise WrongForm(f"{inner}: expected objects, got {type(raw).__name__}")
+            if isinstance(raw, WrongForm):
+                raise raw
             records.append(read(raw, resource, scope))
         except WrongForm as error:
-            problems.append(f"{_title(raw)}: {error}")
+            problems.append(f"{_title(raw)}: {error}" if len(problems) < NAMED_REFUSALS else "")
     return records, problems
 
 
 def _walk(
     document: dict[str, Any], outer: str, middle: str, inner: str
 ) -> Iterator[tuple[Any, Attributes | WrongForm, dict[str, Any]]]:
-    for group in _objects(document.get(outer)):
+    """Every record with its resource and scope; what should hold records and does not is a WrongForm in their place."""
+    for group in _members(document, outer):
+        if isinstance(group, WrongForm):
+            yield group, {}, {}
+            continue
         resource = _resource(group.get("resource"))
-        for scoped in _objects(group.get(middle)):
+        for scoped in _members(group, middle):
+            if isinstance(scoped, WrongForm):
+                yield scoped, resource, {}
+                continue
             scope = scoped.get("scope")
-            for raw in _list(scoped.get(inner)):
+            for raw in _members(scoped, inner):
                 yield raw, resource, scope if isinstance(scope, dict) else {}
+
+
+def _members(holder: dict[str, Any], field: str) -> Iterator[dict[str, Any] | WrongForm]:
+    value = holder.get(field)
+    if value is not None and not isinstance(value, list):
+        yield WrongForm(f"{field}: expected a list, got {type(value).__name__}")
+        return
+    for item in value or ():
+        yield item if isinstance(item, dict) else WrongForm(f"{field}: expected objects, got {type(item).__name__}")
 
 
 def _resource(resource: Any) -> Attributes | WrongForm:

@@ -156,6 +156,8 @@ def repair_utf8(data: bytes, descriptor: Descriptor, depth: int = 0) -> bytes:
         start = position
         tag, position = _varint(data, position)
         wire_type = tag & 7
+        if not tag >> 3:
+            raise DecodeError("a field has the number 0")
         if wire_type == _LENGTH:
             length, position = _varint(data, position)
             end = position + length

@@ -207,7 +207,7 @@ def _mark(row: Row, before: Measured, after: Measured) -> str:
 
 def _healthy_lines(rows: Sequence[tuple[Row, Measured, Measured]]) -> Iterator[str]:
     if rows:
-        yield "\n[bold]Without the turns of the outage[/bold], which made the first column look worse than retrieval is"
+        yield "\nThe first column includes a planted outage. [bold]Without its turns:[/bold]"
     for row, before, after in rows:
         yield f"  {row.metric}: {_cell(row, before)} → {_cell(row, after)} {_mark(row, before, after)}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Query
@@ -12,7 +12,7 @@ from analytics import report as reports
 from analytics.metrics.declarations import BY_NAME
 from analytics.query import MetricError, metric
 from analytics.tables import Tables
-from pickwise.events import DEFAULT_PROJECT, EventError, parse_time
+from pickwise.events import DEFAULT_PROJECT, EventError, as_datetime, parse_instant
 from pickwise.settings import Settings
 
 
@@ -21,10 +21,10 @@ def _time(name: str, value: str | None) -> datetime | None:
     if value is None:
         return None
     try:
-        nanoseconds = parse_time(int(value) if value.isdigit() else value)
+        nanoseconds = parse_instant(value)
     except EventError as error:
         raise HTTPException(400, f"{name}: {str(error).removeprefix('time: ')}") from error
-    return None if nanoseconds is None else datetime.fromtimestamp(nanoseconds / 1e9, UTC)
+    return None if nanoseconds is None else as_datetime(nanoseconds)
 
 
 def _project(

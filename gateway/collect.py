@@ -11,19 +11,16 @@ import uvicorn
 from collector.grpc_server import start_grpc_server
 from collector.service import Collector
 from gateway.app import create_app
+from gateway.exposure import refuse_exposure
 from pickwise.settings import Settings
 
 #: Open requests get this long to finish after SIGTERM, seconds.
 GRACE_S = 5
 
 
-class ExposedError(RuntimeError):
-    """Listening beyond loopback without keys was asked for, but not with ``--insecure``."""
-
-
 def run(settings: Settings, *, grpc: bool = True) -> None:
     """Serve until SIGTERM or SIGINT; what was acknowledged is committed before it returns."""
-    _refuse_exposure(settings)
+    refuse_exposure(settings)
     # uvicorn handles these while it serves and raises them again afterwards: the commit must come first.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
@@ -48,15 +45,6 @@ async def _serve(settings: Settings, listener: socket.socket, grpc: bool) -> Non
         if grpc_server is not None:
             grpc_server.stop(GRACE_S).wait()
         await asyncio.to_thread(collector.stop)
-
-
-def _refuse_exposure(settings: Settings) -> None:
-    if settings.insecure or settings.host in {"localhost", "::1"} or settings.host.startswith("127."):
-        return
-    raise ExposedError(
-        f"host {settings.host} is reachable from other machines and no API keys are configured: "
-        "listen on 127.0.0.1, or pass --insecure if the network is trusted"
-    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

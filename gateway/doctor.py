@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from pydantic import ValidationError
 
 from collector.lake import Lake
 from collector.lock import holder
 from collector.tables import TABLES
 from pickwise.embed import WORDS, EmbedderUnavailable, load_embedder
-from pickwise.settings import Settings, load_settings
+from pickwise.settings import Settings, SettingsError, load_settings
 
 #: Less free space than this is worth a word, bytes.
 LOW_DISK = 2 * 2**30
@@ -38,12 +37,9 @@ def examine(data_dir: Path | None) -> dict[str, Any]:
     flags = {} if data_dir is None else {"data_dir": data_dir}
     try:
         settings = load_settings(**flags)
-    except ValidationError as error:
-        problems = [
-            Check("settings", "bad", f"{'.'.join(map(str, item['loc']))}: {item['msg']}", "correct that setting")
-            for item in error.errors()
-        ]
-        return {"checks": [msgspec.to_builtins(check) for check in problems], "settings": []}
+    except SettingsError as error:
+        wrong = Check("settings", "bad", str(error), "correct that setting")
+        return {"checks": [msgspec.to_builtins(wrong)], "settings": []}
     checks = [*_installation(settings), *_folder(settings.data_dir)]
     return {"checks": [msgspec.to_builtins(check) for check in checks], "settings": list(_sources(settings, flags))}
 
@@ -75,6 +71,9 @@ def _folder(data_dir: Path) -> Iterator[Check]:
         yield Check(
             "data folder", "note", f"{data_dir} does not exist yet", "start `pickwise serve` or import something"
         )
+        return
+    if not data_dir.is_dir():
+        yield Check("data folder", "bad", f"{data_dir} is not a folder", "give another --data-dir")
         return
     if not os.access(data_dir, os.W_OK):
         yield Check("data folder", "bad", f"{data_dir} is not writable", f"chown {os.getuid()} {data_dir}")

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import httpx
 import msgspec
 
+from collector.decode import is_project
 from collector.events_in import Rejection, read_items
 from collector.importers import Batch
 from collector.lock import FolderHeld, Holder, holder
@@ -47,6 +48,8 @@ def open_intake(settings: Settings, project: str) -> Iterator[Intake]:
 
     Raises FolderHeld when a process without an HTTP port holds the folder (another import).
     """
+    if not is_project(project):
+        raise ServiceRefused(f"project: expected 1 to 64 of A-Z a-z 0-9 . _ -, got {project!r:.80}")
     held = holder(settings.data_dir)
     if held is None:
         collector = Collector(settings)

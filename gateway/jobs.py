@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
@@ -51,11 +53,10 @@ def night(settings: Settings) -> None:
     """The nightly job, then the training of every project."""
     _alone(lambda: nightly.run(settings.data_dir, settings))
     for project in Tables(settings.data_dir).projects():
-        _alone(lambda project=project: train.train(settings.data_dir, settings, project=project))
+        _alone(partial(train.train, settings.data_dir, settings, project=project))
 
 
-def _alone(job: object) -> None:
-    assert callable(job)
+def _alone(job: Callable[[], object]) -> None:
     try:
         job()
     except JobRunning as error:

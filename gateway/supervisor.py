@@ -127,6 +127,26 @@ class Supervisor:
         self._stopping = True
 
 
+class PortTaken(StartError):  # noqa: N818 - a state of the machine
+    """A port that the service was told to use is in use; the message names the flag that changes it."""
+
+
+def reserve_port(host: str, port: int, what: str, flag: str) -> int:
+    """The port if it can be listened on, a free one for 0. Raises PortTaken before anything is started on it."""
+    if port == 0:
+        return free_port(host)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            hint = ", perhaps by another OpenTelemetry collector" if what != "dashboard" else ""
+            raise PortTaken(
+                f"port {port} ({what}) on {host} can't be used{hint}: {error.strerror}; give another with {flag}"
+            ) from error
+    return port
+
+
 def free_port(host: str) -> int:
     """A port that was free a moment ago."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:

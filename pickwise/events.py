@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -192,6 +193,9 @@ KNOWN_FIELDS: dict[str, frozenset[str]] = {
 }
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: More digits fit no time.
+_DIGITS = re.compile(r"[0-9]{1,20}")
+_SPACE_FOR_PLUS = re.compile(r"(\S+[Tt ]\S+) ([0-9]{2}:?[0-9]{2})")
 
 
 def parse_time(value: str | int | None) -> int | None:
@@ -216,6 +220,22 @@ def parse_time(value: str | int | None) -> int | None:
     if not 0 < nanoseconds <= MAX_TIME_NS:
         raise EventError(f"time: expected a time between 1970 and 2262, got {value!r:.60}")
     return nanoseconds
+
+
+def parse_instant(text: str) -> int | None:
+    """``parse_time`` of a flag or of a parameter in a URL: RFC 3339, or the digits of Unix nanoseconds.
+
+    A ``+`` before the zone may have become a space, as URLs have it.
+    """
+    if _DIGITS.fullmatch(text):
+        return parse_time(int(text))
+    spaced = _SPACE_FOR_PLUS.fullmatch(text)
+    return parse_time(f"{spaced[1]}+{spaced[2]}" if spaced else text)
+
+
+def as_datetime(nanoseconds: int) -> datetime:
+    """The moment to the microsecond, cut as stored times are."""
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1_000)
 
 
 def finite(value: float | None) -> float | None:

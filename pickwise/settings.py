@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 
 class ErrorPattern(BaseModel):
@@ -27,8 +37,26 @@ class ErrorPattern(BaseModel):
         return value
 
 
+def _as_list(value: Any) -> Any:
+    """A list in a variable: JSON, or the items with commas between them."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"expected a JSON list or items with commas between them: {error}") from error
+    return [item.strip() for item in value.split(",") if item.strip()]
+
+
+Strings = Annotated[list[str], NoDecode, BeforeValidator(_as_list)]
+
+
 def _as_patterns(value: Any) -> Any:
-    """Accept one pattern, a list of strings or the full objects."""
+    """Accept one pattern, a list of strings or the full objects; in a variable as JSON, or one bare pattern."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = json.loads(value)
     values = [value] if isinstance(value, str | dict) else value
     if not isinstance(values, list | tuple):
         return values
@@ -44,9 +72,9 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(Path("pickwise-data"), description="folder of the log, the tables and the control state")
     host: str = Field("127.0.0.1", description="address to listen on")
-    http_port: int = Field(4318, description="OTLP/HTTP, JSON and the read API; 0 takes a free port")
-    grpc_port: int = Field(4317, description="OTLP/gRPC; 0 takes a free port")
-    dashboard_port: int = Field(8501, description="the dashboard; 0 takes a free port")
+    http_port: int = Field(4318, ge=0, le=65535, description="OTLP/HTTP, JSON and the read API; 0 takes a free port")
+    grpc_port: int = Field(4317, ge=0, le=65535, description="OTLP/gRPC; 0 takes a free port")
+    dashboard_port: int = Field(8501, ge=0, le=65535, description="the dashboard; 0 takes a free port")
     insecure: bool = Field(False, description="allow a non-loopback address without API keys")
 
     flush_interval_s: float = Field(1.0, gt=0, description="longest wait from acknowledgement to commit, seconds")
@@ -56,12 +84,12 @@ class Settings(BaseSettings):
     compact_every: int = Field(60, gt=0, description="commits of a table between two compactions")
 
     store_queries: Literal["redacted", "hash"] = Field("redacted", description="keep the masked text, or a keyed hash")
-    allow_arguments: list[str] = Field([], description="argument names whose values are kept, as skill_id:name or name")
-    error_patterns: Annotated[list[ErrorPattern], BeforeValidator(_as_patterns)] = Field(
+    allow_arguments: Strings = Field([], description="argument names whose values are kept, as skill_id:name or name")
+    error_patterns: Annotated[list[ErrorPattern], NoDecode, BeforeValidator(_as_patterns)] = Field(
         [], description="results that mean failure although the call reports none"
     )
 
-    excluded_environments: list[str] = Field(
+    excluded_environments: Strings = Field(
         ["test", "staging", "eval", "ci"], description="environments that learning, flags and exploration leave out"
     )
     embedder: str = Field(
@@ -73,7 +101,7 @@ class Settings(BaseSettings):
 
     alert_rules: Path | None = Field(None, description="YAML file of alert rules; absent: the shipped rules")
     alert_interval_s: float = Field(15.0, gt=0, description="seconds between two evaluations of the alert rules")
-    webhook_urls: list[str] = Field([], description="where alert notifications are posted")
+    webhook_urls: Strings = Field([], description="where alert notifications are posted")
     webhook_secret: str | None = Field(None, description="key of the webhook signature (HMAC-SHA256)")
 
     @classmethod
@@ -88,6 +116,23 @@ class Settings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
+class SettingsError(ValueError):
+    """A setting that cannot be used; the message names it and what was expected."""
+
+
+def _problem(item: ErrorDetails) -> str:
+    name = ".".join(map(str, item["loc"]))
+    return f"{name}: {item['msg'].removeprefix('Value error, ')}, got {item['input']!r:.80}"
+
+
 def load_settings(**flags: Any) -> Settings:
-    """Settings with the given flags in front; a flag that is None counts as not given."""
-    return Settings(**{name: value for name, value in flags.items() if value is not None})
+    """Settings with the given flags in front; a flag that is None counts as not given. Raises SettingsError."""
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        problems = (
+            f"{'.'.join(map(str, item['loc']))}: {item['msg']}, got {item['input']!r:.80}" for item in error.errors()
+        )
+        raise SettingsError("; ".join(problems)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"pickwise.toml: expected TOML, {error}") from error

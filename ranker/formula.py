@@ -23,6 +23,8 @@ def semantic_score(scores: Mapping[str, Numbers], candidates: int) -> Numbers:
         values = scores[name]
         if not np.isnan(values).all():
             low, high = float(np.nanmin(values)), float(np.nanmax(values))
+            if np.isinf(high - low):  # each is a number, their distance is none
+                values, low, high = values / 2, low / 2, high / 2
             scaled = (values - low) / (high - low) if high > low else np.full(candidates, 0.5)
             return np.where(np.isnan(values), 0.5, scaled)
     return np.full(candidates, 0.5)

@@ -52,7 +52,7 @@ def ranker_router(settings: Settings) -> APIRouter:
             return _error(413, f"body: expected at most {MAX_RANK_BYTES} bytes, got {len(body)}")
         try:
             asked: Any = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return _error(400, f"body: expected JSON, {error}")
         try:
             answer = await run_in_threadpool(ranker.rank, project or header or DEFAULT_PROJECT, asked)

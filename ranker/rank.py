@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from pickwise.events import MAX_CANDIDATES, MAX_QUERY_BYTES, Identifier, Intent, SkillId, cut_utf8, finite, plain_reason
+from pickwise.events import MAX_CANDIDATES, MAX_QUERY_BYTES, Intent, SkillId, cut_utf8, finite, plain_reason
 from pickwise.settings import Settings
 from ranker import features
 from ranker.decay import Numbers
@@ -42,7 +42,7 @@ class RankRequest(msgspec.Struct, kw_only=True):
     candidates: Annotated[list[RankCandidate], msgspec.Meta(max_length=MAX_CANDIDATES)]
     model: str | None = None
     session_id: str | None = None
-    previous_skill_id: Identifier | None = None
+    previous_skill_id: str | None = None
     language: str | None = None
     intent: Intent | None = None
     explore: bool = False
@@ -156,7 +156,10 @@ def _number(value: float | None) -> float:
 
 
 def _scored(turn: Turn, served: Served) -> tuple[Numbers, list[dict[str, float]]]:
-    """Scores and, for each candidate, what each term or feature adds to its score."""
+    """Scores and, for each candidate, what each term or feature adds to its score.
+
+    Features of a model that add nothing are left out; the three terms of the score before any model are always there.
+    """
     if not turn.skill_ids:
         return np.zeros(0), []
     if served.model is None:
@@ -165,5 +168,8 @@ def _scored(turn: Turn, served: Served) -> tuple[Numbers, list[dict[str, float]]
     else:
         columns = served.model.contributions(features.compute(Context(turn, served.state)))
         names = [*served.model.meta.features, "base"]
-    contributions = [{name: float(value) for name, value in zip(names, row, strict=True) if value} for row in columns]
+    contributions = [
+        {name: float(value) for name, value in zip(names, row, strict=True) if value or served.model is None}
+        for row in columns
+    ]
     return columns.sum(axis=1), contributions

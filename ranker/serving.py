@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,39 +70,42 @@ class Projects:
         self._store = WeightsStore(self._data_dir)
         self._vectors: VectorCache | None = None
         self._served: dict[str, Served] = {}
-        self._looked: dict[str, float] = {}
         self._loading: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._watcher: threading.Thread | None = None
 
     def close(self) -> None:
+        self._closed.set()
         self._store.close()
 
     def get(self, project: str) -> Served:
-        """What is served now. The first call for a project loads it; later ones start a reload when it is due."""
+        """What is served now. The first call for a project loads it; from then on it is kept fresh."""
         served = self._served.get(project)
-        if served is None:
-            return self.reload(project)
-        if time.monotonic() - self._looked[project] >= self._settings.model_poll_s:
-            self._looked[project] = time.monotonic()
-            if (self._store.current_version(project) or "") != (served.document.version if served else ""):
-                threading.Thread(target=self._reload_quietly, args=(project,)).start()
-        return served
+        return self.reload(project) if served is None else served
+
+    def look(self) -> None:
+        """Reload every project whose pointer has moved. A fault is logged, and the last good weights served on."""
+        for project, served in list(self._served.items()):
+            try:
+                version = self._store.current_version(project)
+                if version is not None and version != served.document.version:
+                    self.reload(project)
+            except Exception:
+                log.exception("project %s: the last good weights are served on", project)
 
     def reload(self, project: str) -> Served:
         """Load what the pointer names and serve it; waits for a reload that is under way."""
         with self._lock:
             loading = self._loading.setdefault(project, threading.Lock())
+            if self._watcher is None:
+                watch = (weakref.ref(self), self._closed, self._settings.model_poll_s)
+                self._watcher = threading.Thread(target=_watch, args=watch, name="ranker-watch", daemon=True)
+                self._watcher.start()
         with loading:
             served = self._load(project, self._served.get(project))
             self._served[project] = served
-            self._looked[project] = time.monotonic()
             return served
-
-    def _reload_quietly(self, project: str) -> None:
-        try:
-            self.reload(project)
-        except Exception:
-            log.exception("project %s: the last good weights are served on", project)
 
     def _load(self, project: str, before: Served | None) -> Served:
         document = self._store.document(project)
@@ -145,6 +148,16 @@ class Projects:
         if self._vectors is None:
             self._vectors = load_vectors(self._data_dir, self._settings)
         return self._vectors
+
+
+def _watch(watched: weakref.ref[Projects], closed: threading.Event, poll_s: float) -> None:
+    """Look every ``poll_s``, whether requests come or not: the first one after a promotion gets the new model too."""
+    while not closed.wait(poll_s):
+        projects = watched()
+        if projects is None:
+            return
+        projects.look()
+        del projects
 
 
 def _version(model: Model | None) -> str | None:

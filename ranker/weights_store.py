@@ -65,12 +65,16 @@ class WeightsStore:
         Raises WeightsError for a version that isn't there.
         """
         wanted = version or self.current_version(project)
-        if wanted is None:
-            return empty(project)
-        path = self._path(project, wanted)
-        if not wanted.isalnum() or not path.is_file():
-            raise WeightsError(f"version: no weights version {wanted!r} in project {project}")
-        return msgspec.json.decode(path.read_bytes(), type=WeightsDocument)
+        nothing = empty(project)
+        if wanted is None or wanted == nothing.version:
+            return nothing
+        try:
+            if not wanted.isalnum():
+                raise FileNotFoundError(wanted)
+            content = self._path(project, wanted).read_bytes()
+        except OSError as error:  # among them a name that is too long for a file
+            raise WeightsError(f"version: no weights version {wanted!r:.80} in project {project:.80}") from error
+        return msgspec.json.decode(content, type=WeightsDocument)
 
     def current_version(self, project: str) -> str | None:
         pointer = self.pointer(project)

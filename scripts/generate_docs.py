@@ -15,6 +15,7 @@ from analytics.metrics.document import metrics_document
 from pickwise.cli import app
 from pickwise.events import EVENT_TYPES, Event
 from pickwise.settings import Settings
+from pickwise.skills import Skill
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 MARK = "<!-- Written by `make docs`; edit the declarations instead. -->"
@@ -26,7 +27,12 @@ def settings_page() -> str:
         MARK,
         "",
         "Every setting can be a flag where a command offers it, a variable `PICKWISE_NAME`, or a line in "
-        "`pickwise.toml`; the first of these that is present wins. `pickwise doctor` prints what is in force.",
+        "`pickwise.toml`; the first of these that is present wins. `pickwise doctor` prints what is in force. A list in a "
+        "variable is JSON, or its items with commas between them. `pickwise.toml` is read from the working directory:",
+        "",
+        '    data_dir = "/var/lib/pickwise"',
+        '    webhook_urls = ["https://hooks.example.com/pickwise"]',
+        '    error_patterns = [{ pattern = "^Error", skill_id = "search" }, { pattern = "^429", error_kind = "rate_limited" }]',
         "",
         "| setting | variable | default | meaning |",
         "|---|---|---|---|",
@@ -46,6 +52,14 @@ def events_page() -> str:
         "same fields travel as span attributes `pickwise.FIELD` beside `pickwise.event` = the type. Unknown fields are "
         "left out and counted, never an error. `project` comes from the header `X-Pickwise-Project`.",
         "",
+        '    curl -s http://127.0.0.1:4318/v1/events -H \'content-type: application/json\' -d \'{"type": "selection", '
+        '"query": "refund my order", "ranked": true, "candidates": [{"skill_id": "a"}, {"skill_id": "b"}], '
+        '"picks": ["b"]}\'',
+        "",
+        "`ranked` says that the order came from a ranking; absent, it is true when a candidate carries a score or the "
+        "strategy is a retrieval. Limits: 64 KiB an event, a query of 8 KiB (longer is cut and flagged `truncated`), 200 "
+        "candidates, 20 MiB a request after decompression, 400,000 items a request, 200 levels of nesting. `type` may also be `skill`: an entry of the [registry](registry.md).",
+        "",
         "## Common to all",
         "",
         *_fields(Event, ()),
@@ -54,6 +68,29 @@ def events_page() -> str:
     for name, event_type in EVENT_TYPES.items():
         lines += ["", f"## {name}", "", (event_type.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " "), ""]
         lines += _fields(event_type, common)
+    return "\n".join(lines) + "\n"
+
+
+def registry_page() -> str:
+    lines = [
+        "# The registry",
+        MARK,
+        "",
+        "The skills that exist, one JSON object each (`pickwise import FILE --format skills`, `PUT /v1/registry` to replace "
+        "all, `POST /v1/registry` to add or update, `DELETE /v1/registry/SKILL_ID` to retire). Names of calls are judged "
+        "against the registry as of the call's time. Without one, Pickwise learns the skills that it sees offered.",
+        "",
+        "**Import the whole registry**: what it does not contain counts as invented. A project's first write holds from the "
+        "beginning of time, a later one from its `valid_from` or its receipt.",
+        "",
+        '    {"skill_id": "mail/send", "name": "send", "description": "Send an e-mail when the user asks to write to someone.",'
+        ' "domain": "office", "not_for": ["chat messages"], "examples": [{"query": "write to Ada"}, {"query": "mail the team"}],'
+        ' "parameters_schema": {"type": "object", "properties": {"to": {"type": "string"}}}}',
+        "",
+        *_fields(Skill, ()),
+        "",
+        "`pickwise registry review` says what makes entries hard to pick; each write answers with the same findings.",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -77,6 +114,7 @@ def commands_page() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "events.md": events_page,
+    "registry.md": registry_page,
     "commands.md": commands_page,
     "metrics.md": metrics_document,
 }

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from importlib import metadata
+from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from pickwise.cli import answers, data, learn, run
-from pickwise.cli.options import UserError
+from pickwise.cli.options import UserError, console
 
 app = typer.Typer(
     name="pickwise",
@@ -19,6 +22,22 @@ app = typer.Typer(
     "Start with `pickwise serve`, point an OTLP exporter at it "
     "(`OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318`), then read `pickwise report`.",
 )
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=lambda on: on and _print_version(), help="the version")
+    ] = False,
+) -> None:
+    """Options in front of a command."""
+
+
+def _print_version() -> None:
+    console.print(f"pickwise {metadata.version('pickwise')}")
+    raise typer.Exit
+
+
 for module in (run, data, answers, learn):
     module.register(app)
 
@@ -27,6 +46,6 @@ def main() -> None:
     """Entry point: an expected error is one line on stderr and exit code 1, never a traceback."""
     try:
         app()
-    except UserError as error:
-        Console(stderr=True, highlight=False).print(f"[red]error:[/red] {error}", soft_wrap=True)
+    except (UserError, OSError) as error:
+        Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
         sys.exit(1)

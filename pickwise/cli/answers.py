@@ -16,14 +16,18 @@ from pickwise.cli.options import (
     Project,
     To,
     UserError,
+    alone,
     console,
+    existing,
     print_json,
     settings_from,
     split,
     window,
 )
 
-alerts_app = typer.Typer(no_args_is_help=True, help="Alerts: what fired, and whether notifications arrive.")
+alerts_app = typer.Typer(
+    invoke_without_command=True, help="Alerts: what fired (list, the default), and whether notifications arrive (test)."
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -52,7 +56,7 @@ def metrics(
     if name is None:
         _list_metrics(METRICS, as_json)
         return
-    settings = settings_from(data_dir=data_dir)
+    settings = existing(settings_from(data_dir=data_dir))
     begin, end = window(start, to)
     try:
         document = metric(
@@ -79,7 +83,7 @@ def report(
     from analytics.query import MetricError
     from analytics.tables import Tables
 
-    settings = settings_from(data_dir=data_dir)
+    settings = existing(settings_from(data_dir=data_dir))
     begin, end = window(start, to)
     try:
         document = reports.report(Tables(settings.data_dir).connect(), project, begin, end, split(by))
@@ -88,7 +92,15 @@ def report(
     if as_json:
         print_json(document)
     else:
-        console.print(reports.render_text(document))
+        console.print(reports.render_text(document), markup=False)
+
+
+@alerts_app.callback()
+def alerts_default(
+    context: typer.Context, data_dir: DataDir = None, project: Project = DEFAULT, as_json: AsJson = False
+) -> None:
+    if alone(context):
+        alerts_list(data_dir, project, as_json)
 
 
 @alerts_app.command("list")
@@ -107,7 +119,7 @@ def alerts_list(data_dir: DataDir = None, project: Project = DEFAULT, as_json: A
         for row in rows:
             cells = (row[key] for key in ("time", "rule", "grp", "state", "severity", "value", "n", "message"))
             table.add_row(*(_text(cell) for cell in cells))
-        console.print(table)
+        console.print(table, markup=False)
 
 
 @alerts_app.command("test")
@@ -125,7 +137,9 @@ def alerts_test(data_dir: DataDir = None, as_json: AsJson = False) -> None:
         print_json(answers)
     else:
         for answer in answers:
-            console.print(answer)
+            console.print(answer, markup=False)
+    if not all(": delivered" in answer for answer in answers):
+        raise typer.Exit(1)
 
 
 def _list_metrics(declared: Any, as_json: bool) -> None:
@@ -135,7 +149,7 @@ def _list_metrics(declared: Any, as_json: bool) -> None:
     table = Table("metric", "unit", "meaning")
     for declaration in declared:
         table.add_row(declaration.name, declaration.unit, declaration.meaning)
-    console.print(table)
+    console.print(table, markup=False)
 
 
 def _print_rows(document: dict[str, Any]) -> None:
@@ -143,7 +157,7 @@ def _print_rows(document: dict[str, Any]) -> None:
     table = Table(*(rows[0] if rows else ["value", "n"]), title=f"{document['metric']} ({document['unit']})")
     for row in rows:
         table.add_row(*(_text(value) for value in row.values()))
-    console.print(table)
+    console.print(table, markup=False)
 
 
 def _text(value: Any) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
@@ -17,10 +18,14 @@ from pickwise.cli.options import (
     Project,
     UserError,
     console,
+    existing,
     print_json,
     remarks,
     settings_from,
 )
+
+#: Columns narrower than this can't be read: rows are printed one column a line then.
+_NARROWEST = 12
 
 
 class Format(StrEnum):
@@ -88,15 +93,15 @@ def import_(
     if as_json:
         print_json({"accepted": accepted, "rejected": len(problems), "problems": problems})
     else:
-        console.print(f"{accepted:,} accepted, {len(problems):,} refused")
+        console.print(f"{accepted:,} accepted, {len(problems):,} refused (project {project}, {settings.data_dir})")
         for problem in problems[:20]:
-            remarks.print(f"  [yellow]refused:[/yellow] {problem}", soft_wrap=True)
+            remarks.print(f"  [yellow]refused:[/yellow] {escape(problem)}", soft_wrap=True)
     if problems and not accepted:
         raise typer.Exit(1)
 
 
 def export(
-    target: Annotated[Path, typer.Argument(help="folder that gets one file a table")],
+    target: Annotated[Path, typer.Argument(help="folder that gets one file a table")] = Path("pickwise-export"),
     format_: Annotated[ExportFormat, typer.Option("--format", help="file format")] = ExportFormat.PARQUET,
     data_dir: DataDir = None,
     project: Annotated[str | None, typer.Option("--project", help="only this project (default: all)")] = None,
@@ -107,7 +112,7 @@ def export(
 
     connection = Tables(settings_from(data_dir=data_dir).data_dir).connect()
     for path, rows in tables_export.export(connection, target, format_.value, project):
-        console.print(f"{path}  {rows:,} rows", soft_wrap=True)
+        console.print(f"{path}  {rows:,} rows", soft_wrap=True, markup=False)
 
 
 def sql(
@@ -122,16 +127,22 @@ def sql(
     from analytics.tables import SqlError, Tables
 
     try:
-        rows = Tables(settings_from(data_dir=data_dir).data_dir).sql(query)
+        rows = Tables(existing(settings_from(data_dir=data_dir)).data_dir).sql(query)
     except SqlError as error:
         raise UserError(str(error)) from error
     if as_json:
         print_json(rows)
         return
+    if rows and len(rows[0]) * _NARROWEST > console.width:
+        for number, row in enumerate(rows, 1):
+            console.print(f"-- row {number}", markup=False)
+            for name, value in row.items():
+                console.print(f"{name:<24} {'' if value is None else value}", markup=False, soft_wrap=True)
+        return
     table = Table(*(rows[0] if rows else ["(no rows)"]))
     for row in rows:
         table.add_row(*("" if value is None else str(value) for value in row.values()))
-    console.print(table)
+    console.print(table, markup=False)
 
 
 @registry_app.command("import")
@@ -176,7 +187,7 @@ def _print_findings(findings: list[Any]) -> None:
     table = Table("severity", "code", "skill", "field", "finding")
     for finding in findings:
         table.add_row(finding.severity, finding.code, finding.skill_id, finding.field or "", finding.message)
-    console.print(table)
+    console.print(table, markup=False)
 
 
 def doctor(data_dir: DataDir = None, as_json: AsJson = False) -> None:
@@ -189,12 +200,13 @@ def doctor(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     else:
         marks = {"ok": "[green]ok[/green]  ", "note": "[yellow]note[/yellow]", "bad": "[red]bad[/red] "}
         for check in report["checks"]:
-            console.print(f"{marks[check['state']]}  {check['name']}: {check['finding']}", soft_wrap=True)
+            console.print(f"{marks[check['state']]}  {check['name']}: {escape(check['finding'])}", soft_wrap=True)
             if check["mend"]:
                 console.print(f"      mend: {check['mend']}", soft_wrap=True, markup=False)
-        table = Table("setting", "value", "from", title="settings in force")
-        for setting in report["settings"]:
-            table.add_row(setting["name"], str(setting["value"]), setting["source"])
-        console.print(table)
+        if report["settings"]:
+            table = Table("setting", "value", "from", title="settings in force")
+            for setting in report["settings"]:
+                table.add_row(setting["name"], str(setting["value"]), setting["source"])
+            console.print(table, markup=False)
     if any(check["state"] == "bad" for check in report["checks"]):
         raise typer.Exit(1)

@@ -47,6 +47,7 @@ def run_demo(data_dir: Path | None, *, leave: bool, turns: int, after_turns: int
                 jobs=_Commands(folder),
                 receiver=receiver,
             )
+            console.print(f"\nLook again: [bold]pickwise report --data-dir {folder}[/bold]", soft_wrap=True)
             if not leave:
                 console.print(f"Dashboard: [bold]{addresses['dashboard']}[/bold]")
                 service.run()

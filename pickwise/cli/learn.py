@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -14,13 +14,16 @@ from pickwise.cli.options import (
     DataDir,
     Project,
     UserError,
+    alone,
     console,
     print_json,
     remarks,
     settings_from,
 )
 
-weights_app = typer.Typer(no_args_is_help=True, help="What is served back: show, history, rollback.")
+weights_app = typer.Typer(
+    invoke_without_command=True, help="What is served back: show (the default), history, rollback."
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -37,9 +40,10 @@ def nightly(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Portraits, implicit feedback and the status of every skill. Safe to repeat."""
+    """Portraits, implicit feedback and the status of every skill; then the weights, which follow it. Safe to repeat."""
     from analytics import nightly as job
     from collector.control import JobRunning
+    from ranker import weights
 
     settings = settings_from(data_dir=data_dir)
     try:
@@ -50,8 +54,10 @@ def nightly(
             date=date.date() if date else None,
             progress=lambda text: remarks.print(f"  {text}"),
         )
-    except JobRunning as error:
+    except (JobRunning, job.DayNotBegun) as error:
         raise UserError(str(error)) from error
+    for name in summary["projects"]:
+        weights.refresh(settings.data_dir, settings, name)
     if as_json:
         print_json(summary)
         return
@@ -90,6 +96,14 @@ def train(
         console.print(f"  {key}: {value}", markup=False)
 
 
+@weights_app.callback()
+def weights_default(
+    context: typer.Context, data_dir: DataDir = None, project: Project = DEFAULT, as_json: AsJson = False
+) -> None:
+    if alone(context):
+        weights_show(data_dir, project, None, as_json)
+
+
 @weights_app.command("show")
 def weights_show(
     data_dir: DataDir = None,
@@ -109,12 +123,13 @@ def weights_show(
     if as_json:
         print_json(document)
         return
-    console.print(f"version {document['version']}, made {document['created_at']}, model {document['model']}")
+    model = document["model"]["version"] if document["model"] else "none yet"
+    console.print(f"version {document['version']}, made {document['created_at']}, model {model}", markup=False)
     rows = explain(settings.data_dir, settings, project, document)
     table = Table(*(rows[0] if rows else ["(no skill yet)"]))
     for row in rows:
         table.add_row(*("–" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
-    console.print(table)
+    console.print(table, markup=False)
 
 
 @weights_app.command("history")
@@ -122,14 +137,15 @@ def weights_history(data_dir: DataDir = None, project: Project = DEFAULT, as_jso
     """Every version that was served, newest first."""
     from ranker.weights import WeightsStore
 
-    rows = WeightsStore(settings_from(data_dir=data_dir).data_dir).history(project)
+    changes = WeightsStore(settings_from(data_dir=data_dir).data_dir).history(project)
+    rows = [change | {"at": datetime.fromtimestamp(change["at"], UTC).isoformat()} for change in changes]
     if as_json:
         print_json(rows)
         return
     table = Table(*(rows[0] if rows else ["(no version yet)"]))
     for row in rows:
         table.add_row(*("–" if value is None else str(value) for value in row.values()))
-    console.print(table)
+    console.print(table, markup=False)
 
 
 @weights_app.command("rollback")

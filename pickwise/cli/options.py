@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 
-from pickwise.events import DEFAULT_PROJECT, EventError, parse_time
-from pickwise.settings import Settings, load_settings
+from pickwise.events import DEFAULT_PROJECT, EventError, as_datetime, parse_instant
+from pickwise.settings import Settings, SettingsError, load_settings
 
-console = Console(highlight=False)
+#: Into a pipe or a file nothing is cut to a terminal's width.
+_PIPE_WIDTH = 1000
+console = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH)
 #: Progress and remarks, so that standard output holds the answer alone.
 remarks = Console(stderr=True, highlight=False)
 
@@ -37,14 +39,36 @@ class UserError(Exception):
 def settings_from(**flags: Any) -> Settings:
     """Settings with the command's flags in front. A wrong one is a UserError that names it."""
     try:
-        return load_settings(**flags)
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise UserError(f"settings: {problems}") from error
+        settings = load_settings(**flags)
+    except SettingsError as error:
+        raise UserError(f"settings: {error}") from error
+    return settings
+
+
+def existing(settings: Settings) -> Settings:
+    """The settings of a command that only reads; a folder that is not there holds nothing, and that is said."""
+    if not settings.data_dir.exists():
+        remarks.print(
+            f"note: {settings.data_dir} does not exist, so there is nothing to read: "
+            "name the service's folder with --data-dir or PICKWISE_DATA_DIR",
+            markup=False,
+            soft_wrap=True,
+        )
+    return settings
 
 
 def window(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
     return _instant("--from", start), _instant("--to", end)
+
+
+def alone(context: typer.Context) -> bool:
+    """Whether a group was called without one of its commands. Options in front of a command would be lost: refused."""
+    if context.invoked_subcommand is None:
+        return True
+    sources = [context.get_parameter_source(name) for name in context.params]
+    if any(source is not None and source.name == "COMMANDLINE" for source in sources):
+        raise UserError(f"options belong behind the command: {context.command_path} {context.invoked_subcommand} …")
+    return False
 
 
 def split(by: list[str] | None) -> list[str]:
@@ -59,7 +83,7 @@ def _instant(name: str, value: str | None) -> datetime | None:
     if value is None:
         return None
     try:
-        nanoseconds = parse_time(int(value) if value.isdigit() else value)
+        nanoseconds = parse_instant(value)
     except EventError as error:
         raise UserError(f"{name}: {str(error).removeprefix('time: ')}") from error
-    return None if nanoseconds is None else datetime.fromtimestamp(nanoseconds / 1e9, UTC)
+    return None if nanoseconds is None else as_datetime(nanoseconds)

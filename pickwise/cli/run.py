@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pickwise.cli.options import AsJson, DataDir, UserError, console, print_json, settings_from
+from pickwise.cli.options import AsJson, DataDir, UserError, console, print_json, remarks, settings_from
 from pickwise.settings import Settings
 
 if TYPE_CHECKING:
     from gateway.supervisor import Supervisor
 
 Host = Annotated[str | None, typer.Option(help="address to listen on (default 127.0.0.1)")]
-HttpPort = Annotated[int | None, typer.Option(help="OTLP/HTTP, JSON and the read API (default 4318; 0: a free one)")]
-GrpcPort = Annotated[int | None, typer.Option(help="OTLP/gRPC (default 4317; 0: a free one)")]
-DashboardPort = Annotated[int | None, typer.Option(help="the dashboard (default 8501; 0: a free one)")]
+HttpPort = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help="OTLP/HTTP, JSON and the read API (default 4318; 0: a free one)"),
+]
+GrpcPort = Annotated[int | None, typer.Option(min=0, max=65535, help="OTLP/gRPC (default 4317; 0: a free one)")]
+DashboardPort = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="the dashboard (default 8501; 0: a free one)")
+]
 Insecure = Annotated[
     bool | None, typer.Option("--insecure", help="listen beyond this machine without API keys", show_default=False)
 ]
@@ -68,12 +73,15 @@ def serve(
     else:
         console.print("[bold]Pickwise is up.[/bold] End it with Ctrl-C.")
         for name, address in addresses.items():
-            console.print(f"  {name:<10} {address}")
+            console.print(f"  {name:<10} {address}", soft_wrap=True, markup=False)
+        console.print(f"  {'logs':<10} {settings.data_dir / 'logs'}", soft_wrap=True, markup=False)
+        console.print(f"Point an agent at it: export OTEL_EXPORTER_OTLP_ENDPOINT={addresses['http']}", soft_wrap=True)
     sys.stdout.flush()
     try:
         service.run()
     except supervisor.StartError as error:
         raise UserError(str(error)) from error
+    remarks.print("Stopped.")
 
 
 def collect(
@@ -87,12 +95,13 @@ def collect(
     """Run the collector and the HTTP API alone."""
     from collector.lock import FolderHeld
     from gateway import collect as process
+    from gateway.exposure import ExposedError
 
     _part()
     settings = settings_from(data_dir=data_dir, host=host, http_port=http_port, grpc_port=grpc_port, insecure=insecure)
     try:
         process.run(settings, grpc=not no_grpc)
-    except (FolderHeld, process.ExposedError, OSError) as error:
+    except (FolderHeld, ExposedError, OSError) as error:
         raise UserError(str(error)) from error
 
 
@@ -104,11 +113,18 @@ def jobs(data_dir: DataDir = None) -> None:
     process.run(settings_from(data_dir=data_dir))
 
 
-def dashboard(data_dir: DataDir = None, host: Host = None, dashboard_port: DashboardPort = None) -> None:
+def dashboard(
+    data_dir: DataDir = None, host: Host = None, dashboard_port: DashboardPort = None, insecure: Insecure = None
+) -> None:
     """Run the dashboard alone."""
     import dashboard as package
+    from gateway.exposure import ExposedError, refuse_exposure
 
-    settings = settings_from(data_dir=data_dir, host=host, dashboard_port=dashboard_port)
+    settings = settings_from(data_dir=data_dir, host=host, dashboard_port=dashboard_port, insecure=insecure)
+    try:
+        refuse_exposure(settings)
+    except ExposedError as error:
+        raise UserError(str(error)) from error
     os.environ["PICKWISE_DATA_DIR"] = str(settings.data_dir.resolve())
     arguments = {
         "server.address": settings.host,
@@ -119,12 +135,15 @@ def dashboard(data_dir: DataDir = None, host: Host = None, dashboard_port: Dashb
         "client.toolbarMode": "minimal",
     }
     command = [sys.executable, "-m", "streamlit", "run", str(Path(package.__file__).parent / "app.py")]
-    # exec, so that signals reach the server itself
+    # exec, so that signals reach the server itself; the wish to end with the supervisor survives it
+    _end_with_supervisor()
     os.execv(sys.executable, [*command, *(f"--{name}={value}" for name, value in arguments.items())])
 
 
 def demo(
-    data_dir: DataDir = None,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", help="an empty folder to keep (default: a new temporary one)")
+    ] = None,
     leave: Annotated[bool, typer.Option("--exit", help="end when the table is printed")] = False,
     turns: Annotated[int, typer.Option(help="turns that are logged and learned from", min=200)] = 3000,
     after_turns: Annotated[int, typer.Option(help="turns on held-out queries afterwards", min=100)] = 1000,
@@ -143,26 +162,32 @@ def service_of(
     settings: Settings, *, with_grpc: bool = True, with_jobs: bool = True, with_dashboard: bool = True
 ) -> tuple[Supervisor, dict[str, str]]:
     """The processes of ``serve`` for these settings, and their addresses; a port of 0 becomes a free one."""
-    from gateway.supervisor import Part, Supervisor, free_port
+    from gateway.supervisor import Part, PortTaken, Supervisor, reserve_port
 
-    def port(number: int) -> int:
-        return number or free_port(settings.host)
+    def port(number: int, what: str, flag: str) -> int:
+        try:
+            return reserve_port(settings.host, number, what, flag)
+        except PortTaken as error:
+            raise UserError(str(error)) from error
 
     def part(name: str, *arguments: str) -> Part:
         return Part(name, [name, "--data-dir", str(settings.data_dir), *arguments], settings.data_dir / "logs")
 
     listen = ["--host", settings.host]
     url_host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    http, grpc, pages = port(settings.http_port), port(settings.grpc_port), port(settings.dashboard_port)
+    http = port(settings.http_port, "HTTP", "--http-port")
+    grpc = port(settings.grpc_port, "gRPC", "--grpc-port") if with_grpc else 0
+    pages = port(settings.dashboard_port, "dashboard", "--dashboard-port") if with_dashboard else 0
     way_in = [*listen, "--http-port", str(http), *(["--grpc-port", str(grpc)] if with_grpc else ["--no-grpc"])]
-    parts = [part("collect", *way_in, *(["--insecure"] if settings.insecure else []))]
+    exposed = ["--insecure"] if settings.insecure else []
+    parts = [part("collect", *way_in, *exposed)]
     addresses = {"http": f"http://{url_host}:{http}"}
     if with_grpc:
         addresses["grpc"] = f"{url_host}:{grpc}"
     if with_jobs:
         parts.append(part("jobs"))
     if with_dashboard:
-        parts.append(part("dashboard", *listen, "--dashboard-port", str(pages)))
+        parts.append(part("dashboard", *listen, "--dashboard-port", str(pages), *exposed))
         addresses["dashboard"] = f"http://{url_host}:{pages}"
     addresses["data_dir"] = str(settings.data_dir)
     return Supervisor(parts, f"{addresses['http']}/readyz"), addresses
@@ -170,9 +195,14 @@ def service_of(
 
 def _part() -> None:
     """What every long-running part does first: log with times, and end when its supervisor dies."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for chatty in ("alembic", "apscheduler"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    _end_with_supervisor()
+
+
+def _end_with_supervisor() -> None:
     from gateway.supervisor import SUPERVISED, die_with_parent
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     if os.environ.get(SUPERVISED):
         die_with_parent()

@@ -205,9 +205,10 @@ def test_an_empty_folder_is_no_error(house: House) -> None:
     assert nightly.run(house.folder, Settings(data_dir=house.folder), now=day(1))["projects"] == {}
 
 
-def test_a_day_that_has_not_begun_is_refused(house: House) -> None:
-    with pytest.raises(ValueError, match="date: expected a day up to 2026-03-02, got 2026-03-03"):
-        run(house, day(1), date=date(2026, 3, 3))
+@pytest.mark.parametrize("asked", [date(2026, 3, 3), date(9999, 12, 31), date(1969, 12, 31), date(1, 1, 1)])
+def test_a_day_that_has_not_begun_or_can_hold_no_event_is_refused(house: House, asked: date) -> None:
+    with pytest.raises(ValueError, match=f"date: expected a day from 1970-01-01 to 2026-03-02, got {asked}"):
+        run(house, day(1), date=asked)
 
 
 _HOLDER = """

@@ -68,8 +68,9 @@ def test_what_to_look_at_first_names_the_skill(worse: House) -> None:
 
 def test_few_observations_are_no_finding(worse: House) -> None:
     found = report(worse.connect(), "default", moment(HOUR), moment(HOUR + 10))
-    assert found_in(found, "failed_tool_rate")["status"] == "bad"
+    assert found_in(found, "failed_tool_rate")["status"] == "few"
     assert found["look_first"] == []
+    assert "Too few observations to judge (n < 20): " in render_markdown(found)
 
 
 def test_by_breaks_down_what_supports_it(worse: House) -> None:
@@ -104,4 +105,4 @@ def test_renderings_say_the_same(worse: House) -> None:
 def test_an_empty_lake_reports_nothing_amiss(house: House) -> None:
     found = report(house.connect())
     assert found["look_first"] == []
-    assert "Nothing is beyond its threshold." in render_markdown(found)
+    assert "No events in this project and window." in render_markdown(found)

@@ -135,6 +135,15 @@ def test_a_final_answer_closes_its_turn(house: House) -> None:
     assert [row["event_id"] for row in found] == ["s2"]
 
 
+def test_without_a_trace_nothing_is_a_final_answer(house: House) -> None:
+    house.events(
+        SELECTION | {"trace_id": None, "candidates": MENU},
+        call("c1", 1, trace_id=None, session_id="z"),
+        SELECTION | {"event_id": "s2", "time": at(2), "trace_id": None, "candidates": MENU},
+    )
+    assert house.rows("select event_id from selections where closing") == []
+
+
 def test_a_call_finds_the_selection_that_names_its_id_before_the_one_that_offers_its_skill(house: House) -> None:
     house.events(
         SELECTION | {"candidates": MENU},

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.events_in import BodyError, Layout, parse_events, read_items
+from collector.body import TooLarge
+from collector.events_in import MAX_ITEMS, BodyError, Layout, parse_events, read_items
 from pickwise.events import MAX_CANDIDATES, MAX_EVENT_BYTES
 
 CALL = {"type": "call", "skill_id": "weather", "event_id": "e1"}
@@ -73,6 +74,42 @@ def test_a_bad_event_is_named_and_its_neighbours_stay(event: Any, reason: str) -
     (refused,) = parsed.rejected
     assert refused.index == 1
     assert reason in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"nonsense", "expected a JSON object"),
+        (b'{"type": "call" "skill_id": "a"}', "expected a JSON object"),
+        (b'{"type": "call", "skill_id": "a", "attempt": NaN}', "attempt: expected `int | null`"),
+        (b'{"type": "call", "skill_id": "a", "x": ' + b"[" * 300 + b"]" * 300 + b"}", "levels of nesting"),
+        (b'{"type": "call", "skill_id": "a", "x": ' + b"[" * 30_000 + b"]" * 30_000 + b"}", "levels of nesting"),
+    ],
+)
+@pytest.mark.parametrize("layout", ["json", "ndjson"])
+def test_an_item_that_is_no_json_takes_no_neighbour_with_it(bad: bytes, reason: str, layout: Layout) -> None:
+    items = [json.dumps(CALL).encode(), bad, json.dumps(CALL | {"event_id": "e2"}).encode()]
+    parsed = parse_events(b"[" + b",".join(items) + b"]" if layout == "json" else b"\n".join(items), layout)
+    assert [call.event_id for call in parsed.facts.calls] == ["e1", "e2"]
+    (refused,) = parsed.rejected
+    assert refused.index == 1
+    assert reason in refused.reason
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999"])
+def test_a_number_that_is_none_and_half_a_character_are_taken(number: bytes) -> None:
+    event = b'{"type": "call", "skill_id": "a\\ud800", "latency_ms": ' + number + b', "arguments": [' + number + b"]}"
+    for body in (event, b"[" + event + b"]"):
+        (call,) = parse_events(body, "json").facts.calls
+        assert call.skill_id == "a\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("body", "layout"), [(b"[" + b"0," * MAX_ITEMS + b"0]", "json"), (b"0\n" * (MAX_ITEMS + 1), "ndjson")]
+)
+def test_too_many_items_are_not_named_one_by_one(body: bytes, layout: Layout) -> None:
+    with pytest.raises(TooLarge, match=f"at most {MAX_ITEMS} items"):
+        parse_events(body, layout)
 
 
 def test_a_refused_event_is_named_by_its_id() -> None:

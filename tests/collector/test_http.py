@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import zlib
@@ -314,3 +315,36 @@ def test_metrics_and_docs(client: TestClient) -> None:
         assert sample in text
     assert "/v1/traces" in client.get("/openapi.json").json()["paths"]
     assert client.get("/readyz").json() == {"status": "ready"}
+
+
+def test_a_small_body_that_grows_is_judged_outside_the_event_loop(
+    client: TestClient, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[bool] = []
+    submit = collector.submit_events
+
+    def spy(*arguments: Any) -> Any:
+        try:
+            asyncio.get_running_loop()
+            judged.append(True)
+        except RuntimeError:
+            judged.append(False)
+        return submit(*arguments)
+
+    monkeypatch.setattr(collector, "submit_events", spy)
+    for body in (json.dumps(CALL).encode(), b"[" + b"0," * 2**20 + b"0]"):
+        client.post("/v1/events", content=gzip.compress(body), headers=JSON | {"content-encoding": "gzip"})
+    assert judged == [True, False]
+
+
+@pytest.mark.parametrize("at", ["", "²", "9" * 5_000, "yesterday", "-1"])
+def test_a_time_of_the_registry_that_is_none_is_named(client: TestClient, at: str) -> None:
+    answer = client.get("/v1/registry", params={"at": at})
+    assert (answer.status_code, answer.json()["message"].startswith("at: expected")) == (400, True)
+
+
+@pytest.mark.parametrize("schema", ['{"$schema": [1]}', '{"properties": {"a": ' * 400 + "{}" + "}}" * 400])
+def test_an_odd_schema_takes_no_neighbour_with_it(client: TestClient, schema: str) -> None:
+    body = '[{"skill_id": "odd", "parameters_schema": ' + schema + '}, {"skill_id": "good"}]'
+    assert client.post("/v1/registry", content=body, headers=JSON).status_code == 200
+    assert "good" in [entry["skill_id"] for entry in client.get("/v1/registry").json()["skills"]]

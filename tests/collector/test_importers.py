@@ -214,3 +214,20 @@ def test_recorded_otlp_json(shared: Path, tmp_path: Path) -> None:
     assert [(batch.kind, batch.count) for batch in made] == [("traces", 1)] * 6
     facts = [map_traces(parse_traces(batch.body, "json"), 1, Settings()) for batch in made]
     assert sum(len(part[""].selections) for part in facts) == 13
+
+
+@pytest.mark.parametrize("format", ["events", "openai-messages", "otlp-json", "skills"])
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"a":' * 100_000, "[" * 100_000 + "]" * 100_000, "\0", '"x"', "["])
+def test_a_file_of_nothing_good_is_named_in_every_format(tmp_path: Path, format: Format, content: str) -> None:
+    made, problems = read(write(tmp_path / "bad.json", content), format)
+    assert made == []
+    assert len(problems) >= 1
+
+
+@pytest.mark.parametrize("layout", ["[%s,\n%s,\n%s]", "%s\n%s\n%s"])
+def test_a_value_that_is_none_takes_no_neighbour_with_it(tmp_path: Path, layout: str) -> None:
+    nan = '{"type": "call", "skill_id": "s", "event_id": "nan", "latency_ms": NaN}'
+    good = '{"type": "call", "skill_id": "s", "event_id": "good"}'
+    (made,), problems = read(write(tmp_path / "mixed.json", layout % (nan, "nonsense", good)), "events")
+    assert [json.loads(line)["event_id"] for line in made.body.splitlines()] == ["nan", "good"]
+    assert [problem.line for problem in problems] == [2]

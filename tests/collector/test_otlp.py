@@ -202,11 +202,38 @@ def test_an_empty_request_is_fine() -> None:
         (b'{"resourceMetrics": []}', "json", "metrics are not taken"),
         (b'{"resourceSpans": []}', "protobuf", "JSON needs Content-Type: application/json"),
         (gzip.compress(b"x"), "protobuf", "not a trace request"),
+        (bytes(2**20), "protobuf", "number 0"),
     ],
 )
 def test_a_body_that_is_no_trace_request(body: bytes, encoding: Any, reason: str) -> None:
     with pytest.raises(OtlpError, match=reason):
         parse_traces(body, encoding)
+
+
+@pytest.mark.parametrize(
+    ("beside", "reason"),
+    [
+        ({"resourceSpans": [5]}, "resourceSpans: expected objects, got int"),
+        ({"resourceSpans": [{"scopeSpans": {}}]}, "scopeSpans: expected a list, got dict"),
+        ({"resourceSpans": [{"scopeSpans": ["x"]}]}, "scopeSpans: expected objects, got str"),
+        ({"resourceSpans": [{"scopeSpans": [{"spans": 5}]}]}, "spans: expected a list, got int"),
+        ({"resourceSpans": [{"scopeSpans": [{"spans": [5]}]}]}, "spans: expected objects, got int"),
+    ],
+)
+def test_what_should_hold_spans_and_does_not_is_named(beside: dict[str, Any], reason: str) -> None:
+    good = json.loads(request_json(span_json(name="good")))
+    body = json.dumps({"resourceSpans": beside["resourceSpans"] + good["resourceSpans"]}).encode()
+    parsed = parse_traces(body, "json")
+    assert (parsed.rejected, reason in parsed.message) == (1, True)
+    assert [span.name for span in parsed.spans()] == ["good"]
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"resourceSpans": null}', b'{"resourceSpans": [{"scopeSpans": null}]}', b'{"resourceSpans": [{}]}']
+)
+def test_null_is_absent(body: bytes) -> None:
+    parsed = parse_traces(body, "json")
+    assert (parsed.rejected, parsed.span_count) == (0, 0)
 
 
 def test_logs_and_traces_at_the_wrong_door(shared: Path) -> None:

@@ -115,3 +115,23 @@ def test_two_thousand_skills_are_reviewed_in_seconds() -> None:
     start = time.monotonic()
     review(entries)
     assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *({"$schema": dialect} for dialect in ([1], 5, {"a": 1}, True)),
+        {"type": "objct"},
+        {"properties": {"a": 3}},
+        {"required": "a"},
+    ],
+)
+def test_a_schema_that_is_none_is_a_finding(schema: dict[str, Any]) -> None:
+    assert "invalid_schema" in codes(GOOD | {"parameters_schema": schema})
+
+
+def test_a_schema_nested_beyond_reason_is_a_finding() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(300):
+        schema = {"properties": {"a": schema}}
+    assert "invalid_schema" in codes(GOOD | {"parameters_schema": schema})

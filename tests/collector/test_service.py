@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ import pytest
 
 from collector.lake import Lake
 from collector.lock import FolderHeld, holder
+from collector.otlp import OtlpError
 from collector.service import Collector
 from pickwise.settings import Settings
 
@@ -121,3 +123,36 @@ def test_a_collector_that_is_not_started_says_so(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="not started"):
         collector.append("events", "p", "json", b"{}")
     collector.stop()
+
+
+def test_whatever_depth_the_door_takes_the_flusher_reads(tmp_path: Path) -> None:
+    collector = Collector(Settings(data_dir=tmp_path))
+    collector.start()
+    names = []
+    try:
+        for depth in range(860, 1_000):
+            span = {
+                "traceId": f"{depth:032x}",
+                "spanId": f"{depth:016x}",
+                "name": "execute_tool x",
+                "attributes": [
+                    {"key": "gen_ai.operation.name", "value": {"stringValue": "execute_tool"}},
+                    {"key": "gen_ai.tool.name", "value": {"stringValue": f"x{depth}"}},
+                ],
+                "unknown": 0,
+            }
+            body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]})
+            deep = body.replace('"unknown": 0', '"unknown": ' + "[" * depth + "]" * depth).encode()
+            try:
+                # In a fresh thread: it has more stack left than the flusher's.
+                with ThreadPoolExecutor(1) as door:
+                    door.submit(collector.submit_traces, deep, "json", "").result()
+            except OtlpError:
+                continue
+            names.append(f"x{depth}")
+        assert collector.refresh(30)
+    finally:
+        collector.stop()
+    assert 0 < len(names) < 140
+    assert sorted(Lake(tmp_path).read("calls")["skill_id"]) == names
+    assert not (tmp_path / "rejected").exists()

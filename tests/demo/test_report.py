@@ -50,7 +50,7 @@ def test_the_table_fits_into_80_columns() -> None:
 def test_the_outage_is_not_counted_as_success_of_learning() -> None:
     report = RunReport(healthy=[(RATE, Measured(0.6, 900, 0.57, 0.63), Measured(0.62, 900, 0.59, 0.65))])
     text = printed(report)
-    assert "Without the turns of the outage" in text
+    assert "The first column includes a planted outage" in text
     assert "acceptance_rate: 60.0% (57.0–63.0) → 62.0% (59.0–65.0) in noise" in text
 
 

@@ -135,3 +135,18 @@ def test_report_and_alerts_answer_on_an_empty_folder(client: TestClient) -> None
     assert client.get("/v1/alerts").json() == {"alerts": []}
     assert client.get("/docs").status_code == 200
     assert "/v1/metrics/{name}" in client.get("/openapi.json").json()["paths"]
+
+
+@pytest.mark.parametrize("path", ["/v1/metrics/acceptance_rate", "/v1/report", "/v1/skills/mail"])
+@pytest.mark.parametrize("name", ["from", "to"])
+@pytest.mark.parametrize("value", ["", "²", "٣", "9" * 22, "9" * 5_000, "yesterday", "-1", "2026-01-01"])
+def test_a_time_that_is_none_is_named(client: TestClient, path: str, name: str, value: str) -> None:
+    answer = client.get(path, params={name: value})
+    assert answer.status_code == 400
+    assert answer.json()["detail"].startswith(f"{name}: expected")
+
+
+def test_a_zone_whose_plus_became_a_space(loaded: TestClient) -> None:
+    answer = loaded.get("/v1/metrics/acceptance_rate?from=2026-01-02T02:00:00+02:00")
+    assert answer.json()["from"] == "2026-01-02T00:00:00Z"
+    assert answer.json()["rows"][0]["n"] == 1

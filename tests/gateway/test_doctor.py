@@ -58,3 +58,8 @@ def test_a_missing_table_file_is_found(client: TestClient, settings: Settings) -
     (file,) = settings.data_dir.glob("lake/calls/*/*/*.parquet")
     file.unlink()
     assert checks(examine(settings.data_dir))["table calls"]["state"] == "bad"
+
+
+def test_a_file_is_no_data_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert checks(examine(tmp_path / "file"))["data folder"]["state"] == "bad"

@@ -10,7 +10,7 @@ import pytest
 from collector.importers import Batch
 from collector.lock import FolderHeld
 from collector.service import Collector
-from gateway.intake import open_intake
+from gateway.intake import ServiceRefused, open_intake
 from pickwise.settings import Settings
 
 GOOD: dict[str, object] = {"type": "call", "skill_id": "s", "event_id": "good", "ok": True}
@@ -48,3 +48,9 @@ def test_registry_entries_and_their_refusals(settings: Settings, tmp_path: Path)
     assert receipt.accepted == 1
     assert "skill_id" in receipt.problems[0]
     assert tmp_path.exists()
+
+
+@pytest.mark.parametrize("project", ["", ".", "../x", "a b", "x" * 65])
+def test_a_project_that_no_service_would_take_is_refused_here_too(settings: Settings, project: str) -> None:
+    with pytest.raises(ServiceRefused, match="project: expected"), open_intake(settings, project):
+        pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 import threading
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.supervisor import MAX_FAST_DEATHS, Part, StartError, Supervisor
+from gateway.supervisor import MAX_FAST_DEATHS, Part, PortTaken, StartError, Supervisor, reserve_port
 
 
 def part(tmp_path: Path, code: str) -> Part:
@@ -61,6 +62,25 @@ def test_stop_kills_what_ignores_sigterm_with_its_children(tmp_path: Path, monke
     assert stubborn.process is not None
     assert stubborn.process.poll() == -signal.SIGKILL
     assert not _runs(child)
+
+
+def test_a_taken_port_is_named_before_anything_starts() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTaken, match=rf"port {port} \(gRPC\).*--grpc-port"):
+            reserve_port("127.0.0.1", port, "gRPC", "--grpc-port")
+    assert reserve_port("127.0.0.1", 0, "HTTP", "--http-port") > 0
+
+
+def test_a_killed_part_does_not_count_as_one_that_cannot_start(tmp_path: Path) -> None:
+    killed = part(tmp_path, "import time; time.sleep(60)")
+    for _ in range(MAX_FAST_DEATHS + 1):
+        killed.start()
+        assert killed.process is not None
+        killed.process.kill()
+        killed.process.wait()
+        assert killed.died()
+    assert killed.fast_deaths == 0
 
 
 def _runs(pid: int) -> bool:

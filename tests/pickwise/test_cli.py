@@ -53,7 +53,9 @@ def test_every_command_has_help_and_a_data_folder(command: list[str]) -> None:
         ["metrics", "stage_latency_ms", "--by", "skill"],
         ["report"],
         ["sql", "select * from calls"],
+        ["alerts"],
         ["alerts", "list"],
+        ["weights"],
         ["weights", "show"],
         ["weights", "history"],
         ["nightly"],
@@ -84,7 +86,14 @@ def test_train_prints_its_decision_and_nothing_else(tmp_path: Path) -> None:
         (["sql", "drop table calls"], "SELECT"),
         (["weights", "rollback", "v0"], "v0"),
         (["alerts", "test"], "PICKWISE_WEBHOOK_URLS"),
+        (["weights", "--json", "show"], "behind the command"),
+        (["nightly", "--date", "2200-01-01"], "date"),
+        (["nightly", "--date", "0001-01-01"], "date"),
+        (["sql", 'select * from "[/bold]"'], "[/bold]"),
+        (["export", __file__], "File exists"),
+        (["export", "/proc/nowhere"], "/proc/nowhere"),
         (["collect", "--host", "0.0.0.0"], "--insecure"),
+        (["dashboard", "--host", "0.0.0.0"], "--insecure"),
     ],
 )
 def test_errors_are_one_line_with_the_mend(
@@ -95,6 +104,34 @@ def test_errors_are_one_line_with_the_mend(
     assert text.startswith("error: ")
     assert says in text
     assert "Traceback" not in text
+
+
+def test_the_weights_follow_the_night(tmp_path: Path) -> None:
+    entries, events = tmp_path / "skills.jsonl", tmp_path / "events.jsonl"
+    folder = ["--data-dir", str(tmp_path / "data")]
+    entries.write_text('{"skill_id": "fetch"}\n')
+    call = {"type": "call", "skill_id": "fetch", "ok": False, "error_kind": "timeout"}
+    events.write_text("".join(json.dumps(call | {"event_id": f"c{i}"}) + "\n" for i in range(20)))
+    for path, name in ((entries, "skills"), (events, "events")):
+        assert runner.invoke(app, ["import", str(path), "--format", name, *folder]).exit_code == 0
+    assert runner.invoke(app, ["nightly", *folder]).exit_code == 0
+    served = json.loads(runner.invoke(app, ["weights", "--json", *folder]).stdout)["skills"]["fetch"]
+    assert (served["status"], served["rollout_fraction"]) == ("degraded", 0.1)
+
+
+def test_stored_text_is_shown_as_it_is(tmp_path: Path) -> None:
+    name, folder = "[/bold] [red]", ["--data-dir", str(tmp_path / "data")]
+    events = tmp_path / "events.jsonl"
+    events.write_text(json.dumps({"type": "call", "skill_id": name, "ok": False, "error_kind": "timeout"}))
+    assert runner.invoke(app, ["import", str(events), "--format", "events", *folder]).exit_code == 0
+    for command in (
+        ["metrics", "failed_tool_rate", "--by", "skill"],
+        ["sql", f'select skill_id as "{name}" from calls'],
+    ):
+        done = runner.invoke(app, [*command, *folder], env={"COLUMNS": "200"})
+        assert done.exit_code == 0, done.exception
+        assert name in done.output
+    assert runner.invoke(app, ["report", "--by", "skill", *folder]).exit_code == 0
 
 
 def test_a_wrong_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

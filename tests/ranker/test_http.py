@@ -70,3 +70,17 @@ def test_bad_input_is_named(client: TestClient, body: bytes, status: int, word: 
     answer = client.post("/v1/rank", content=body)
     assert answer.status_code == status
     assert word in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("version", ["x" * 5_000, "../../etc/passwd", "a\0b", "²", "."])
+def test_a_version_that_is_no_name_is_missing(client: TestClient, version: str) -> None:
+    answer = client.get("/v1/weights", params={"version": version})
+    assert answer.status_code == 404
+    assert answer.json()["detail"].startswith("version: ")
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"query": "q", "candidates": ' + b"[" * 100_000, b"\xff", b""])
+def test_a_body_that_is_no_json(client: TestClient, body: bytes) -> None:
+    answer = client.post("/v1/rank", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["detail"].startswith("body: expected JSON")

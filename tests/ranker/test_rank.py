@@ -48,6 +48,7 @@ def test_before_any_model_it_is_the_formula(fresh: Settings) -> None:
         expected = s + 0.15 * (2 * skill.heat - 1) + 0.10 * (skill.success - (ok + 1) / (n + 2))
         assert candidate["score"] == pytest.approx(expected)
         assert sum(candidate["contributions"].values()) == pytest.approx(expected)
+        assert candidate["contributions"].keys() == {"semantic", "heat", "success"}  # also where one is 0
         assert candidate["propensity"] == 1
 
 
@@ -92,9 +93,11 @@ def test_a_new_model_is_served_within_the_poll(tmp_path: Path, trained: Project)
     assert ranker.rank("default", request)["model_version"] is None
     store.rollback("default", promoted)
     deadline = time.monotonic() + 20
-    while ranker.rank("default", request)["model_version"] != trained.result["version"]:
+    while ranker.projects.get("default").model is None:  # also when nobody asks to rank meanwhile
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    assert ranker.rank("default", request)["model_version"] == trained.result["version"]
+    ranker.close()
 
 
 def test_a_corrupted_model_is_refused_and_the_last_good_one_served(tmp_path: Path, trained: Project) -> None:
@@ -139,6 +142,16 @@ def test_a_corrupted_model_is_refused_and_the_last_good_one_served(tmp_path: Pat
 def test_bad_requests_name_the_field(ranker: Ranker, request_: Any, field: str) -> None:
     with pytest.raises(RankError, match=field):
         ranker.rank("default", request_)
+
+
+@pytest.mark.parametrize("low", [-1e308, -1.7e308, 0.0, 1e-320])
+def test_scores_however_far_apart_are_scaled(fresh: Settings, low: float) -> None:
+    request = {"query": "q", "candidates": listed(("a", low), ("b", 1.7e308)), "previous_skill_id": "p" * 400}
+    answer = Ranker(fresh.data_dir, fresh).rank("default", request)
+    assert [(c["skill_id"], c["contributions"].get("semantic", 0.0)) for c in answer["candidates"]] == [
+        ("b", 1.0),
+        ("a", 0.0),
+    ]
 
 
 def test_an_empty_list_is_fine(ranker: Ranker) -> None:

@@ -44,6 +44,16 @@ def test_a_project_with_nothing_has_a_valid_document(fresh: Settings) -> None:
     assert document["version"]
 
 
+def test_the_document_before_any_event_is_a_version_like_any_other(fresh: Settings) -> None:
+    store = WeightsStore(fresh.data_dir)
+    served = store.get("default")
+    ingest(fresh, SKILLS, simulated(5))
+    refresh(fresh.data_dir, fresh, "default")
+    assert store.get("default", served["version"]) == served
+    assert store.rollback("default", served["version"]) == served
+    assert store.get("default") == served
+
+
 def test_a_refresh_without_news_keeps_the_version(fresh: Settings) -> None:
     ingest(fresh, SKILLS, simulated(40))
     first = refresh(fresh.data_dir, fresh, "default")

@@ -1,9 +1,9 @@
 -- One row a decision turn: the folded selection, its picks, and whether it only closes a turn.
 create table selections as
 with opened as (
-    select project, coalesce(trace_id, session_id) as scope, min(started_at) as first_call_at
+    select project, trace_id, min(started_at) as first_call_at
     from calls
-    where coalesce(trace_id, session_id) is not null
+    where trace_id is not null
     group by all
 ),
 listed as (
@@ -28,4 +28,4 @@ select
 from selection_base b
 join picks p using (project, event_id)
 left join listed l using (project, event_id)
-left join opened o on o.project = b.project and o.scope = coalesce(b.trace_id, b.session_id);
+left join opened o on o.project = b.project and o.trace_id = b.trace_id;

@@ -1,0 +1,59 @@
+"""Control state: documents, secrets, and jobs that exclude each other, also across processes."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from collector.control import Control, JobRunning
+
+
+def test_documents_are_replaced_and_forgotten(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+    control.put("weights/a", {"version": "1"})
+    control.put("weights/a", {"version": "2"})
+    control.put("weights/b_c", {"version": "3"})
+    assert control.get("weights/a") == {"version": "2"}
+    assert control.items("weights/") == {"a": {"version": "2"}, "b_c": {"version": "3"}}
+    control.put("weights/a", None)
+    assert control.get("weights/a") is None
+
+
+def test_a_secret_is_made_once_and_the_file_is_private(tmp_path: Path) -> None:
+    first = Control(tmp_path).secret("redaction")
+    assert len(first) == 32
+    assert Control(tmp_path).secret("redaction") == first
+    assert Control(tmp_path).secret("other") != first
+    assert stat.S_IMODE((tmp_path / "control.sqlite").stat().st_mode) == 0o600
+
+
+def test_a_job_excludes_itself_also_in_another_process(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom collector.control import Control, JobRunning\n"
+        "try:\n    with Control(Path(sys.argv[1])).job('train', 'a/b'): print('ran')\n"
+        "except JobRunning as error: print(error)\n"
+    )
+
+    def elsewhere() -> str:
+        command = [sys.executable, "-c", code, str(tmp_path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    with Control(tmp_path).job("train", "a/b"):
+        assert elsewhere() == "train is already running for project a/b"
+        with pytest.raises(JobRunning), Control(tmp_path).job("train", "a/b"):
+            pass
+    assert elsewhere() == "ran"
+
+
+def test_only_a_finished_run_counts(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+    with pytest.raises(ZeroDivisionError), control.job("nightly", "default", "2026-01-02"):
+        raise ZeroDivisionError
+    assert control.last_period("nightly", "default") is None
+    with control.job("nightly", "default", "2026-01-01"):
+        pass
+    assert control.last_period("nightly", "default") == "2026-01-01"
