@@ -37,10 +37,10 @@ def report(
 
     ``decisions``: for each of the four, its ``question`` and ``metrics``; each metric has its whole ``value``, ``n``,
     ``low``, ``high`` (latencies: ``rows`` by stage), ``previous`` (the same over the window of equal length before;
-    None without a ``start``), ``change``, ``status`` (`ok`, `warn`, `bad`, `few` below 20 observations, or None without data or
-    thresholds), and
-    with ``by`` the ``rows`` of the groupings that it supports (None where it supports none of them). ``look_first``:
-    what is beyond its threshold, worst first, with the skill that contributes most.
+    None without a ``start``), ``change``, ``status`` (`ok`, `warn`, `bad`, `few` below 20 observations, or None
+    without data or thresholds), and with ``by`` the ``rows`` of the groupings that it supports (None where it
+    supports none of them). ``look_first``: what is beyond its threshold, worst first, with the skill that contributes
+    most.
 
     Raises MetricError for a grouping that no metric knows.
     """
