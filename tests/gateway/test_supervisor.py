@@ -61,7 +61,10 @@ def test_stop_kills_what_ignores_sigterm_with_its_children(tmp_path: Path, monke
     stopper.join(20)
     assert stubborn.process is not None
     assert stubborn.process.poll() == -signal.SIGKILL
-    assert not _runs(child)
+    deadline = time.monotonic() + 10  # the kernel takes its time to end what was killed
+    while _runs(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_taken_port_is_named_before_anything_starts() -> None:
