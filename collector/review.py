@@ -14,7 +14,6 @@ from typing import Any, Literal
 import jsonschema
 import msgspec
 import numpy as np
-from scipy import sparse
 
 from pickwise.text import terms
 
@@ -220,7 +219,10 @@ def confusable_pairs(
     kept = [index for index, bag in enumerate(bags) if len(bag) >= _MIN_TERMS]
     if len(kept) < 2:
         return []
-    matrix = _incidence([bags[index] for index in kept])
+    # Imported here: a collector that reviews no registry starts without it.
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    matrix = CountVectorizer(analyzer=sorted, binary=True).fit_transform([bags[index] for index in kept])
     sizes = np.asarray(matrix.sum(axis=1)).ravel()
     pairs: list[tuple[float, int, int]] = []
     for start in range(0, len(kept), _CHUNK):
@@ -231,14 +233,6 @@ def confusable_pairs(
         pairs.extend((float(jaccard[at]), kept[rows[at]], kept[columns[at]]) for at in alike)
     pairs.sort(key=lambda pair: (-pair[0], pair[1], pair[2]))
     return [(similarity, entries[left], entries[right]) for similarity, left, right in pairs[:limit]]
-
-
-def _incidence(bags: Sequence[set[str]]) -> sparse.csr_array:
-    """One row a bag, one column a term, 1 where the bag has it."""
-    numbers: dict[str, int] = {}
-    columns = [numbers.setdefault(term, len(numbers)) for bag in bags for term in bag]
-    starts = np.cumsum([0, *(len(bag) for bag in bags)])
-    return sparse.csr_array((np.ones(len(columns), np.int32), columns, starts), shape=(len(bags), len(numbers)))
 
 
 def _parameters(schema: object, prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
