@@ -90,46 +90,6 @@ def skills(
     )
 
 
-def recent_selections(
-    connection: duckdb.DuckDBPyConnection,
-    *,
-    project: str = DEFAULT_PROJECT,
-    start: datetime | None = None,
-    end: datetime | None = None,
-    limit: int = 100,
-) -> pl.DataFrame:
-    """The newest selections: ``event_id``, ``time``, ``query``, ``agent``, ``model``, ``strategy``, ``ranked``,
-    ``n_candidates``, ``picks``, ``best_rank`` (of a picked candidate), ``fallback``, ``no_match``, ``closing``,
-    ``calls``, ``failed``.
-    """
-    return _frame(
-        connection,
-        f"""
-        with newest as (
-            from selections where {_WINDOW} order by time desc, event_id limit $limit
-        ),
-        outcomes as (
-            select selection_id as event_id, count(*) as calls, count(*) filter (not ok) as failed
-            from calls where project = $project group by 1
-        ),
-        ranks as (
-            select event_id, min(rank) filter (picked) as best_rank from candidates where project = $project group by 1
-        )
-        select n.event_id, n.time, n.query, n.agent, n.model, n.strategy, n.ranked, n.n_candidates, n.picks,
-            r.best_rank, n.fallback, n.no_match, n.closing, coalesce(o.calls, 0) as calls,
-            coalesce(o.failed, 0) as failed
-        from newest n
-        left join outcomes o using (event_id)
-        left join ranks r using (event_id)
-        order by n.time desc, n.event_id
-        """,
-        project=project,
-        start=start,
-        end=end,
-        limit=limit,
-    )
-
-
 def alerts(connection: duckdb.DuckDBPyConnection, *, project: str = DEFAULT_PROJECT, limit: int = 100) -> pl.DataFrame:
     """The newest changes of alerts: the columns of the table `alerts`, newest first."""
     return _frame(

@@ -44,12 +44,12 @@ def test_skills_that_are_registered_offered_or_called(shop: House) -> None:
 
 
 def test_the_newest_selections_come_first(shop: House) -> None:
-    found = frames.recent_selections(shop.connect()).to_dicts()
+    found = frames.matching_selections(shop.connect()).to_dicts()
     assert [(row["event_id"], row["best_rank"], row["calls"], row["failed"]) for row in found] == [
         ("s2", None, 0, 0),
         ("s1", 2, 2, 1),
     ]
-    assert frames.recent_selections(shop.connect(), limit=1).height == 1
+    assert frames.matching_selections(shop.connect(), limit=1).height == 1
 
 
 def test_the_newest_weights_and_alerts(shop: House) -> None:
@@ -67,7 +67,7 @@ def test_frames_of_nothing_keep_their_columns(house: House) -> None:
     assert frames.metric_series(connection, "acceptance_rate").columns == ["time", "value", "n", "low", "high"]
     for frame in (
         frames.skills(connection),
-        frames.recent_selections(connection),
+        frames.matching_selections(connection),
         frames.alerts(connection),
         frames.weights(connection),
     ):
