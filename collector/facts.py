@@ -16,6 +16,18 @@ from pickwise.events import Call, Feedback, Route, Selection
 #: prompt. An ``answer`` alone never makes a call: conversations are repeated in later traces.
 CallRole = Literal["propose", "run", "answer"]
 
+#: How a selection fact knows of the selection. ``turn``: it is one. ``run``: a whole agent run told as one; what it
+#: knows (query, session, agent) fills what the turns of its trace leave out, and it is a selection by itself only where
+#: its trace tells of no turn and it says what was offered. ``retrieval``: a search or rerank that says in which order,
+#: and with which scores, a later turn of its trace was offered its skills; never a selection by itself.
+SelectionRole = Literal["turn", "run", "retrieval"]
+
+
+class SelectionFact(Selection, kw_only=True, tag="selection", tag_field="type"):
+    """A selection as seen from one place on the wire."""
+
+    role: SelectionRole = "turn"
+
 
 class CallFact(Call, kw_only=True, tag="call", tag_field="type"):
     """A call as seen from one place on the wire."""

@@ -145,6 +145,7 @@ def _log(raw: dict[str, Any], resource: Attributes, _scope: dict[str, Any]) -> L
         span_id=_id(raw, "spanId", _SPAN_ID, "16") if raw.get("spanId") else None,
         time_ns=_time(raw, "timeUnixNano") or _time(raw, "observedTimeUnixNano"),
         event_name=_text(raw.get("eventName")),
+        body=_value(raw.get("body"), "body"),
         attributes=_attributes(raw.get("attributes"), "attributes"),
         resource=resource,
     )

@@ -122,6 +122,7 @@ def _log(record: LogMessage, resource: Attributes) -> LogRecord:
         span_id=record.span_id.hex() if record.span_id and record.span_id != _ZERO_SPAN else None,
         time_ns=record.time_unix_nano or record.observed_time_unix_nano,
         event_name=record.event_name,
+        body=_value(record.body),
         attributes=_attributes(record.attributes),
         resource=resource,
     )

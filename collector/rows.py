@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from collector.facts import CallFact, Facts
+from collector.facts import CallFact, Facts, SelectionFact
 from collector.mapping import MAPPING_VERSION
 from collector.mapping.conversation import from_json
 from collector.redact import Redactor
@@ -117,6 +117,7 @@ def _selection(event: Selection, redactor: Redactor) -> Row:
     query, cut = redactor.query(event.query) if event.query is not None else (None, False)
     stages = event.stage_ms or StageMs()
     return {
+        "role": event.role if isinstance(event, SelectionFact) and event.role != "turn" else None,
         "turn": event.turn,
         "query": query,
         # A menu at the limit may have been cut to it as well.

@@ -55,5 +55,6 @@ class LogRecord(msgspec.Struct, kw_only=True):
     span_id: str | None
     time_ns: int
     event_name: str
+    body: Any
     attributes: Attributes
     resource: Attributes

@@ -83,6 +83,7 @@ FACT_TABLES: dict[str, pl.Schema] = {
     "selections": pl.Schema(
         _FACT
         | {
+            "role": TEXT,
             "turn": WHOLE,
             "query": TEXT,
             "truncated": FLAG,

@@ -1,15 +1,17 @@
 """From spans to facts: a pure function of one span, so that order and batching of requests change nothing.
 
-Dialects are asked in this order and the first that knows a span maps it. ``None`` means: not mine.
+A dialect is one module with a flat list of small rules. Dialects are asked in this order, their rules in theirs, and
+the first rule that knows a span maps it. ``None`` means: not mine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from collector.facts import Facts
 from collector.mapping import evaluations, genai, openinference, pickwise, vercel
+from collector.mapping.rules import LogRule, Rule
 from collector.spans import Attributes, LogRecord, Span
 from pickwise.attributes import PROJECT
 from pickwise.settings import Settings
@@ -17,12 +19,14 @@ from pickwise.settings import Settings
 #: Raised with every change of what a request maps to; rows carry it, so that a replay knows what is old.
 MAPPING_VERSION = "1"
 
-DIALECTS: tuple[Callable[[Span, Settings], Facts | None], ...] = (
-    pickwise.map_span,
-    genai.map_span,
-    vercel.map_span,
-    openinference.map_span,
+RULES: tuple[Rule, ...] = (
+    *pickwise.RULES,
+    *genai.RULES,
+    *vercel.RULES,
+    *openinference.RULES,
 )
+#: Log records that hold facts; the same, for log records.
+LOG_RULES: tuple[LogRule, ...] = (*evaluations.LOG_RULES,)
 
 
 class Traces(Protocol):
@@ -48,7 +52,7 @@ def map_traces(parsed: Traces, received_at: int, settings: Settings) -> dict[str
 
 def map_span(span: Span, settings: Settings) -> Facts | None:
     """What one span says, or None when no dialect knows it."""
-    found = next((facts for dialect in DIALECTS if (facts := dialect(span, settings)) is not None), None)
+    found = next((facts for rule in RULES if (facts := rule(span, settings)) is not None), None)
     verdicts = evaluations.of_span(span)
     if not verdicts:
         return found
@@ -57,14 +61,22 @@ def map_span(span: Span, settings: Settings) -> Facts | None:
     return found
 
 
-def map_logs(parsed: Logs, received_at: int, settings: Settings) -> dict[str, Facts]:  # noqa: ARG001 - one signature
-    """Feedback by project from evaluation results; other log records say nothing that spans do not."""
+def map_logs(parsed: Logs, received_at: int, settings: Settings) -> dict[str, Facts]:
+    """Facts by project from log records; ``received_at`` as in ``map_traces``."""
     by_project: dict[str, Facts] = {}
     for record in parsed.records():
-        verdict = evaluations.of_log(record)
-        if verdict is not None:
-            by_project.setdefault(_project(record.resource), Facts()).extend(Facts(feedback=[verdict]))
+        facts = map_log(record, settings)
+        if facts is None:
+            continue
+        for offer in facts.offered:
+            offer.time = offer.time or received_at
+        by_project.setdefault(_project(record.resource), Facts()).extend(facts)
     return by_project
+
+
+def map_log(record: LogRecord, settings: Settings) -> Facts | None:
+    """What one log record says, or None when no dialect knows it."""
+    return next((facts for rule in LOG_RULES if (facts := rule(record, settings)) is not None), None)
 
 
 def _project(resource: Attributes) -> str:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collector.facts import Facts
 from collector.mapping import attributes as names
 from collector.mapping.conversation import text_or_none
 from collector.mapping.facts_of import selection_id
+from collector.mapping.rules import LogRule
 from collector.spans import Attributes, LogRecord, Span
 from pickwise.events import Feedback, derive_event_id
+from pickwise.settings import Settings
 
 
-def of_log(record: LogRecord) -> Feedback | None:
+def _of_log(record: LogRecord, _settings: Settings) -> Facts | None:
     """The verdict that a log record holds; None for records of other events."""
     if names.EVALUATION_EVENT not in (record.event_name, record.attributes.get(names.EVENT_NAME)):
         return None
-    return _feedback(record.attributes, record.trace_id, record.span_id, record.time_ns, record.resource)
+    verdict = _feedback(record.attributes, record.trace_id, record.span_id, record.time_ns, record.resource)
+    return None if verdict is None else Facts(feedback=[verdict])
 
 
 def of_span(span: Span) -> list[Feedback]:
@@ -50,3 +54,6 @@ def _feedback(
         environment=text_or_none(resource.get(names.ENVIRONMENT)),
         release=text_or_none(resource.get(names.SERVICE_VERSION)),
     )
+
+
+LOG_RULES: tuple[LogRule, ...] = (_of_log,)

@@ -20,6 +20,7 @@ from collector.mapping.conversation import (
 from collector.mapping.facts_of import ToolRun, run_fact, turn_facts
 from collector.mapping.failures import is_error_result
 from collector.mapping.origin import origin_of
+from collector.mapping.rules import Rule
 from collector.spans import Attributes, Span
 from pickwise.settings import Settings
 
@@ -31,14 +32,11 @@ _NO_CALL_ID = frozenset({"", "<not specified>"})
 _MERGED_TOOLS = "(merged tools)"
 
 
-def map_span(span: Span, settings: Settings) -> Facts | None:
-    """A model turn or an executed call; None for spans of other conventions."""
+def _model_span(span: Span, settings: Settings) -> Facts | None:
     operation = span.attributes.get(names.OPERATION)
-    if operation == _TOOL_OPERATION or span.attributes.get(names.MCP_METHOD) == _MCP_CALL:
-        return _tool_span(span, settings)
-    if isinstance(operation, str) and operation in _MODEL_OPERATIONS:
-        return turn_facts(span, origin_of(span), _turn(_model_attributes(span)), settings)
-    return None
+    if not isinstance(operation, str) or operation not in _MODEL_OPERATIONS:
+        return None
+    return turn_facts(span, origin_of(span), _turn(_model_attributes(span)), settings)
 
 
 def _model_attributes(span: Span) -> Attributes:
@@ -88,6 +86,9 @@ def _result(part: dict[str, Any]) -> ToolResult:
 
 
 def _tool_span(span: Span, settings: Settings) -> Facts | None:
+    operation, method = span.attributes.get(names.OPERATION), span.attributes.get(names.MCP_METHOD)
+    if operation != _TOOL_OPERATION and method != _MCP_CALL:
+        return None
     skill_id = _tool_name(span)
     if skill_id is None:
         return Facts()
@@ -124,3 +125,6 @@ def _arguments(attributes: Attributes) -> Any:
 
 def _call_id(value: Any) -> str | None:
     return value if isinstance(value, str) and value not in _NO_CALL_ID else None
+
+
+RULES: tuple[Rule, ...] = (_tool_span, _model_span)

@@ -19,6 +19,7 @@ from collector.mapping.facts_of import ToolRun, run_fact, turn_facts
 from collector.mapping.flattened import Group, grouped
 from collector.mapping.langchain import invalid_calls, tool_message, tool_node
 from collector.mapping.origin import origin_of
+from collector.mapping.rules import Rule
 from collector.spans import Attributes, Span
 from pickwise.settings import Settings
 
@@ -26,16 +27,10 @@ from pickwise.settings import Settings
 _NOT_FOUND = re.compile(r"^Tool not found: \{'tool_name': '(?P<name>[^']+)'\}")
 
 
-def map_span(span: Span, settings: Settings) -> Facts | None:
-    """A model turn, an executed call, or a call that a framework refused; None for spans of other conventions."""
-    kind = span.attributes.get(names.OI_KIND)
-    if kind == "LLM":
-        return turn_facts(span, origin_of(span), _turn(span.attributes), settings)
-    if kind == "TOOL":
-        return _tool_span(span, settings)
-    if kind == "CHAIN":
-        return tool_node(span, settings) or _unknown_tool(span, settings)
-    return None
+def _model_span(span: Span, settings: Settings) -> Facts | None:
+    if span.attributes.get(names.OI_KIND) != "LLM":
+        return None
+    return turn_facts(span, origin_of(span), _turn(span.attributes), settings)
 
 
 def _turn(attributes: Attributes) -> ModelTurn:
@@ -73,8 +68,10 @@ def _results(group: Group, text: str | None) -> list[ToolResult]:
     return [ToolResult(call_id=call_id, name=text_or_none(group.get(names.OI_RESULT_NAME)), text=text or "")]
 
 
-def _tool_span(span: Span, settings: Settings) -> Facts:
+def _tool_span(span: Span, settings: Settings) -> Facts | None:
     attributes = span.attributes
+    if attributes.get(names.OI_KIND) != "TOOL":
+        return None
     output = attributes.get(names.OI_OUTPUT)
     quoted = tool_message(from_json(output))
     run = ToolRun(
@@ -107,7 +104,13 @@ def _breaks_schema(attributes: Attributes) -> bool:
     return missing or (closed and any(name not in properties for name in arguments))
 
 
+def _tool_node(span: Span, settings: Settings) -> Facts | None:
+    return tool_node(span, settings) if span.attributes.get(names.OI_KIND) == "CHAIN" else None
+
+
 def _unknown_tool(span: Span, settings: Settings) -> Facts | None:
+    if span.attributes.get(names.OI_KIND) != "CHAIN":
+        return None
     found = _NOT_FOUND.match(span.status_message) if span.failed else None
     if found is None:
         return None
@@ -115,3 +118,6 @@ def _unknown_tool(span: Span, settings: Settings) -> Facts | None:
     # The turn starts before its model span; the call is known at its end. How long the turn took is not its latency.
     fact.time, fact.latency_ms, fact.error_kind = span.end_ns or None, None, "not_found"
     return Facts(calls=[fact])
+
+
+RULES: tuple[Rule, ...] = (_model_span, _tool_span, _tool_node, _unknown_tool)

@@ -10,6 +10,7 @@ import msgspec
 from collector.facts import CallFact, Facts
 from collector.mapping.facts_of import Origin
 from collector.mapping.origin import origin_of
+from collector.mapping.rules import Rule
 from collector.spans import Span
 from pickwise.attributes import EVENT, from_attributes
 from pickwise.events import Call, Event, EventError, Feedback, Route, Selection, decode_event
@@ -20,7 +21,7 @@ MARK = EVENT.encode()
 _Source = Literal["span", "span_event"]
 
 
-def map_span(span: Span, _settings: Settings) -> Facts | None:
+def _carrying_span(span: Span, _settings: Settings) -> Facts | None:
     """The events that the span carries; None when it carries none."""
     facts = Facts()
     origin = origin_of(span)
@@ -75,3 +76,6 @@ def _add(facts: Facts, event: Event) -> None:
         facts.feedback.append(event)
     elif isinstance(event, Route):
         facts.routes.append(event)
+
+
+RULES: tuple[Rule, ...] = (_carrying_span,)

@@ -18,6 +18,7 @@ from collector.mapping.conversation import (
 )
 from collector.mapping.facts_of import ToolRun, run_fact, turn_facts
 from collector.mapping.origin import origin_of
+from collector.mapping.rules import Rule
 from collector.spans import Attributes, Span
 from pickwise.settings import Settings
 
@@ -26,16 +27,11 @@ _TOOL_OPERATION = "ai.toolCall"
 _ERROR_OUTPUTS = ("error-text", "error-json", "execution-denied")
 
 
-def map_span(span: Span, settings: Settings) -> Facts | None:
-    """A model turn or an executed call; None for spans of other conventions."""
+def _model_span(span: Span, settings: Settings) -> Facts | None:
     operation = span.attributes.get(names.AI_OPERATION)
-    if not isinstance(operation, str):
+    if not isinstance(operation, str) or not operation.endswith(_MODEL_OPERATIONS):
         return None
-    if operation == _TOOL_OPERATION:
-        return _tool_span(span, settings)
-    if operation.endswith(_MODEL_OPERATIONS):
-        return turn_facts(span, origin_of(span), _turn(span.attributes), settings)
-    return Facts()
+    return turn_facts(span, origin_of(span), _turn(span.attributes), settings)
 
 
 def _turn(attributes: Attributes) -> ModelTurn:
@@ -77,8 +73,10 @@ def _result(part: dict[str, Any]) -> ToolResult:
     )
 
 
-def _tool_span(span: Span, settings: Settings) -> Facts:
+def _tool_span(span: Span, settings: Settings) -> Facts | None:
     attributes = span.attributes
+    if attributes.get(names.AI_OPERATION) != _TOOL_OPERATION:
+        return None
     skill_id = text_or_none(attributes.get(names.AI_CALL_NAME))
     if skill_id is None:
         return Facts()
@@ -89,3 +87,11 @@ def _tool_span(span: Span, settings: Settings) -> Facts:
         result=attributes.get(names.AI_CALL_RESULT),
     )
     return Facts(calls=[run_fact(span, origin_of(span), run, settings)])
+
+
+def _other_span(span: Span, _settings: Settings) -> Facts | None:
+    """The SDK's other spans repeat what these tell."""
+    return Facts() if isinstance(span.attributes.get(names.AI_OPERATION), str) else None
+
+
+RULES: tuple[Rule, ...] = (_model_span, _tool_span, _other_span)

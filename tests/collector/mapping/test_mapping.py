@@ -45,7 +45,7 @@ def log(**fields: object) -> LogRecord:
         "gen_ai.evaluation.score.label": "pass",
     }
     given = {"trace_id": TRACE, "span_id": SPAN, "time_ns": START, "event_name": "gen_ai.evaluation.result"}
-    return msgspec.convert({**given, "attributes": attributes, "resource": {}, **fields}, LogRecord)
+    return msgspec.convert({**given, "attributes": attributes, "resource": {}, "body": None, **fields}, LogRecord)
 
 
 def test_the_resource_names_the_project() -> None:
