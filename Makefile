@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test lint fix docs serve bench clean browser
+.PHONY: help install demo test fuzz lint fix docs serve bench clean browser
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -23,6 +23,9 @@ demo: install  ## the main job end to end on the embedded default (ARGS=--exit e
 
 test: install browser  ## every test (ARGS='-k name' narrows)
 	@$(BIN)/pytest -n auto $(ARGS)
+
+fuzz: install  ## look for inputs that break the ways in, MINUTES=10 long
+	@scripts/fuzz $(MINUTES)
 
 lint: install  ## ruff, mypy strict
 	@scripts/lint

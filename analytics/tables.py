@@ -21,13 +21,24 @@ from collector.tables import TABLES
 
 #: What is built, in order: each file of ``sql/views`` uses only what stands before it.
 VIEWS = (
+    "inner_turns",
+    "steps",
+    "searches",
     "selection_base",
+    "runs",
+    "retrievals",
+    "rankings",
+    "asides",
     "skills",
     "registry_names",
     "offers",
     "call_facts",
+    "call_asides",
     "call_selections",
+    "proxied_calls",
     "call_spans",
+    "call_keys",
+    "call_retold",
     "call_groups",
     "call_rows",
     "calls",
@@ -40,6 +51,8 @@ VIEWS = (
     "degraded_spells",
     "jobs",
 )
+#: Those that are for selection facts with a role: without any, planning them would take as long as a small fold.
+FOR_ROLES = frozenset({"inner_turns", "runs", "retrievals", "rankings", "asides", "call_asides", "call_retold"})
 #: The tables of docs/tables.md; all others are steps and are dropped.
 PUBLIC = (
     "selections",
@@ -60,6 +73,7 @@ _KEPT_FOLDERS = 2
 _MEMORY_LIMIT = "2GB"
 _THREADS = 2
 
+_HAS_ROLES = "select exists (from fact_selections where role is not null)"
 _READ = (
     "read_parquet($files, hive_partitioning = true, hive_types = {'project': VARCHAR, 'date': DATE},"
     " union_by_name = true)"
@@ -103,7 +117,10 @@ class _Folder:
         with self._lock:
             versions = self._lake.versions()
             if self._folded is None or self._folded.versions != versions:
-                self._folded = _Folded(self._lake, versions)
+                try:
+                    self._folded = _Folded(self._lake, versions)
+                except duckdb.IOException:  # files went while they were read: a session was forgotten
+                    self._folded = _Folded(self._lake, self._lake.versions())
             return self._folded
 
 
@@ -182,7 +199,10 @@ def fold(database: duckdb.DuckDBPyConnection) -> None:
     """Turn the tables ``fact_TABLE`` into the tables of docs/tables.md, and drop all others."""
     sql = files("analytics") / "sql"
     database.execute((sql / "macros.sql").read_text())
+    (has_roles,) = database.execute(_HAS_ROLES).fetchall()[0]
     for view in VIEWS:
+        if view in FOR_ROLES and not has_roles:
+            continue
         database.execute((sql / "views" / f"{view}.sql").read_text())
     for (table,) in database.execute("select table_name from duckdb_tables()").fetchall():
         if table not in PUBLIC:

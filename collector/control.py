@@ -1,7 +1,8 @@
 """Control state: small, mutable, transactional. SQLite in WAL mode in the data folder, through SQLAlchemy.
 
 Tables of events belong to the lake; what is here is overwritten in place: the weights pointer, job runs and
-their exclusion, the states of alerts, secrets of this installation. Migrations are in ``collector/migrations``.
+their exclusion, the states of alerts, secrets of this installation, API keys (see ``keys``). Migrations are in
+``collector/migrations``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -61,6 +62,10 @@ class Control:
 
     def close(self) -> None:
         self._engine.dispose()
+
+    def begin(self) -> AbstractContextManager[sa.Connection]:
+        """A transaction, for modules with a table of their own here."""
+        return self._engine.begin()
 
     def get(self, key: str) -> Any:
         """The document under the key, or None."""

@@ -7,12 +7,14 @@ comes to the same facts and the same refusals.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from typing import Any, Literal
 
 import msgspec
 
 from collector import json_text
 from collector.body import TooLarge
+from collector.clock import time_problem
 from collector.facts import CallFact, Facts
 from pickwise.events import (
     MAX_CANDIDATES,
@@ -32,8 +34,8 @@ Layout = Literal["json", "ndjson"]
 
 SKILL_TYPE = "skill"
 _UTF8_BOM = b"\xef\xbb\xbf"
-#: Items of one request: no real event is so short that more of them fit, and each that is refused must be named.
-MAX_ITEMS = 400_000
+#: Items of one request: 20 MiB of events of two hundred bytes, and what a commit has the memory for.
+MAX_ITEMS = 100_000
 #: Integers beyond this fit no column.
 _MAX_WHOLE = 2**63 - 1
 
@@ -56,6 +58,8 @@ class Item(msgspec.Struct, frozen=True):
     index: int
     value: Any = None
     reason: str | None = None
+    #: NaN and infinities in the value.
+    nonfinite: int = 0
 
 
 class ParsedEvents(msgspec.Struct):
@@ -65,6 +69,8 @@ class ParsedEvents(msgspec.Struct):
     skills: list[Item]
     rejected: list[Rejection]
     unknown_fields: int = 0
+    #: NaN and infinities that are stored as null.
+    nonfinite: int = 0
 
     @property
     def accepted(self) -> int:
@@ -72,8 +78,8 @@ class ParsedEvents(msgspec.Struct):
         return len(self.facts)
 
 
-def parse_events(body: bytes, layout: Layout) -> ParsedEvents:
-    """Decode and validate every event of a request.
+def parse_events(body: bytes, layout: Layout, own: str | None = None) -> ParsedEvents:
+    """Decode and validate every event of a request; with ``own``, those that name another project are refused.
 
     Raises BodyError when the body is no JSON at all, TooLarge. Times become Unix nanoseconds; an absent time stays None
     and an absent ``event_id`` too: they are filled where the receipt is known.
@@ -82,6 +88,9 @@ def parse_events(body: bytes, layout: Layout) -> ParsedEvents:
     for item in read_items(body, layout):
         if item.reason is not None:
             parsed.rejected.append(Rejection(item.index, None, item.reason))
+        elif own is not None and _names_another(item.value, own):
+            reason = f"project: expected {own}, the key's, or none"
+            parsed.rejected.append(Rejection(item.index, item_id(item.value), reason))
         elif isinstance(item.value, dict) and item.value.get("type") == SKILL_TYPE:
             parsed.skills.append(item)
         else:
@@ -103,7 +112,8 @@ def read_items(body: bytes, layout: Layout) -> Iterator[Item]:
             yield Item(index, reason=f"expected at most {json_text.MAX_DEPTH} levels of nesting")
             continue
         try:
-            yield Item(index, json_text.decode(text))
+            value, nonfinite = json_text.decode_counting(text)
+            yield Item(index, value, nonfinite=nonfinite)
         except ValueError as error:
             yield Item(index, reason=f"expected a JSON object: {error}")
 
@@ -114,27 +124,38 @@ def item_id(value: object, field: str = "event_id") -> str | None:
     return found[:128] if isinstance(found, str) else None
 
 
+def _names_another(value: object, own: str) -> bool:
+    named = value.get("project") if isinstance(value, dict) else None
+    return named is not None and named != own
+
+
 def _split(body: bytes, layout: Layout) -> Sequence[bytes | msgspec.Raw]:
-    items = _items(body, layout)
-    if len(items) > MAX_ITEMS:
-        raise TooLarge(f"expected at most {MAX_ITEMS} items a request, got {len(items)}")
-    return items
-
-
-def _items(body: bytes, layout: Layout) -> Sequence[bytes | msgspec.Raw]:
     if layout == "ndjson":
-        return [line for line in body.splitlines() if line.strip()]
+        return _lines(body)
     if body.lstrip(b" \t\r\n")[:1] != b"[":
         return [_whole(body)]
     try:
-        return json_text.split_array(body)
+        return json_text.split_array(body, MAX_ITEMS)
+    except TooLarge:
+        raise
     except ValueError as error:
         raise BodyError(f"expected a JSON array of objects: {error}") from error
 
 
+def _lines(body: bytes) -> list[bytes]:
+    """The lines that are not empty. Raises TooLarge as soon as they are too many."""
+    lines: list[bytes] = []
+    for line in BytesIO(body):
+        if line.strip():
+            lines.append(line)
+            if len(lines) > MAX_ITEMS:
+                raise TooLarge(f"expected at most {MAX_ITEMS} items a request")
+    return lines
+
+
 def _whole(body: bytes) -> bytes:
     """A body that is one value. Raises BodyError when it is not: there is nothing else to take."""
-    if not json_text.is_deep(body):
+    if len(body) <= MAX_EVENT_BYTES and not json_text.is_deep(body):
         try:
             json_text.decode(body)
         except ValueError as error:
@@ -150,12 +171,15 @@ def _take(parsed: ParsedEvents, item: Item) -> None:
         parsed.rejected.append(Rejection(item.index, item_id(item.value), str(error)))
         return
     parsed.unknown_fields += unknown
+    parsed.nonfinite += item.nonfinite
     _file(parsed.facts, fact)
 
 
 def _normalised(event: Event) -> Event:
     """The event with its time in nanoseconds and its ids in lower case. Raises EventError for what fits no column."""
     _check_limits(event)
+    if isinstance(event.time, int) and (problem := time_problem("time", event.time)):
+        raise EventError(problem)
     event.time = parse_time(event.time)
     event.trace_id = event.trace_id.lower() if event.trace_id else None
     event.span_id = event.span_id.lower() if event.span_id else None

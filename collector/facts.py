@@ -13,20 +13,29 @@ import msgspec
 from pickwise.events import Call, Feedback, Route, Selection
 
 #: How a call fact knows of the call: a model proposed it, something ran it, or its answer was quoted in a later
-#: prompt. An ``answer`` alone never makes a call: conversations are repeated in later traces.
-CallRole = Literal["propose", "run", "answer"]
+#: prompt. An ``answer`` alone never makes a call: conversations are repeated in later traces; where it does not know
+#: its tool, ``skill_id`` is empty. A ``search`` is no call but a router tool's run; it says what the spans within it
+#: are, which may not tell their arguments.
+CallRole = Literal["propose", "run", "answer", "search"]
 
 #: How a selection fact knows of the selection. ``turn``: it is one. ``run``: a whole agent run told as one; what it
 #: knows (query, session, agent) fills what the turns of its trace leave out, and it is a selection by itself only where
-#: its trace tells of no turn and it says what was offered. ``retrieval``: a search or rerank that says in which order,
-#: and with which scores, a later turn of its trace was offered its skills; never a selection by itself.
-SelectionRole = Literal["turn", "run", "retrieval"]
+#: its trace tells of no turn and it says what was offered. One with a turn's event id tells of that turn alone (a log
+#: record of one message, a model span without messages). ``retrieval``: a search or rerank that says in which order,
+#: and with which scores, a later turn of its trace was offered its skills; never a selection by itself. ``search``: a
+#: router tool's run that doesn't know its call's id: one with the search of its trace and query that does, if there is.
+#: ``step``: one turn of a run, told by the run's messages or by a span around the turn. Where its trace tells of no
+#: turn, it is one if something was offered (which its run may tell) or called; elsewhere it is a run.
+SelectionRole = Literal["turn", "run", "retrieval", "search", "step"]
 
 
 class SelectionFact(Selection, kw_only=True, tag="selection", tag_field="type"):
     """A selection as seen from one place on the wire."""
 
     role: SelectionRole = "turn"
+    #: When its span ended (ns), and the span around it: which runs and retrievals lie within which.
+    ended_at: int | None = None
+    parent_span_id: str | None = None
 
 
 class CallFact(Call, kw_only=True, tag="call", tag_field="type"):
@@ -56,6 +65,8 @@ class Facts(msgspec.Struct):
     feedback: list[Feedback] = []
     routes: list[Route] = []
     offered: list[OfferedSkill] = []
+    #: Whether router or proxy tools were read through: what says so is gone once values are taken out.
+    is_routed: bool = False
 
     def extend(self, other: Facts) -> None:
         self.selections += other.selections
@@ -63,6 +74,7 @@ class Facts(msgspec.Struct):
         self.feedback += other.feedback
         self.routes += other.routes
         self.offered += other.offered
+        self.is_routed |= other.is_routed
 
     def __len__(self) -> int:
         return len(self.selections) + len(self.calls) + len(self.feedback) + len(self.routes)

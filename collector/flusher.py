@@ -1,8 +1,10 @@
 """The flusher: the one thread that turns the log into table rows.
 
 It reads synced records in order and commits every second or every few thousand events, each table with the sequence
-number of the batch as an application transaction: after a crash every table skips what it already has. A batch that
-cannot be committed (a full disk) is tried again until it can; a record that cannot be mapped is set aside.
+number of the batch as an application transaction: after a crash every table skips what it already has. Then the batch
+goes, redacted, to the archive, and the log is released. A batch that cannot be written (a full disk) is tried again
+until it can; a record that cannot be mapped is set aside. Between batches the thread does what operators ask of the
+tables (`operations`) and, once an hour, tidies up.
 """
 
 from __future__ import annotations
@@ -10,31 +12,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
+from typing import Any
 
 import polars as pl
 from deltalake.exceptions import DeltaError
 
-from collector import rows
-from collector.dead_letters import DeadLetters
-from collector.decode import decode_facts
-from collector.dedup import KeyIndex, Keys, keys_of
-from collector.facts import Facts
-from collector.lake import Lake
-from collector.observed import ObservedSkills
-from collector.redact import Redactor
-from collector.registry import decode_write
-from collector.segment import Record
-from collector.skill_changes import SKILLS, SkillChange, Source, to_rows
+from collector.batches import Batch, BatchMaker
+from collector.operations import Operation
+from collector.segment import SUFFIX, Record
+from collector.self_traces import note, traced
+from collector.stores import Stores
 from collector.tables import FACT_TABLES
 from collector.telemetry import Telemetry
+from collector.upkeep import Upkeep
 from collector.wal import Wal
-from pickwise.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -43,23 +40,27 @@ APPLICATION = "wal"
 #: Bytes of log read for one commit at most: bounds the memory of mapping.
 _BATCH_BYTES = 32 * 2**20
 _RETRY_S = (0.2, 1.0, 5.0, 15.0)
-#: Tables whose exact repeats are dropped; the registry's change log has its own rule.
-_KEYED = tuple(table for table in FACT_TABLES if table != SKILLS)
-
-
-#: Rows of one table with the record that they come from.
-_RecordRows = tuple[Record, list[rows.Row]]
+#: Files of one minute are small; larger ones are left to the hourly upkeep, so that no row is rewritten every minute.
+_SMALL_FILE_BYTES = 16 * 2**20
+#: An operation that fails (another process changed a table meanwhile) is begun again so often at once.
+_ATTEMPTS = 3
+_END = object()
+_INTERRUPTED = "the collector stopped before this was done; it goes on with it when it is next started"
 
 
 @dataclass(slots=True)
-class _Batch:
-    """Rows of a run of records, by table, with the keys that they bring."""
+class _Task:
+    """An operation on its way; ``steps`` is None until it is begun."""
 
-    last_seq: int
-    size: int
-    oldest_ns: int
-    frames: dict[str, pl.DataFrame] = field(default_factory=dict)
-    keys: dict[str, Keys] = field(default_factory=dict)
+    operation: Operation
+    done: Callable[[], None]
+    future: Future[Any]
+    steps: Iterator[None] | None = None
+    attempts: int = 0
+
+
+class Interrupted(RuntimeError):  # noqa: N818 - a state
+    """The collector stopped before the operation was done; it is begun again when the folder is next opened."""
 
 
 class _GivenUp(RuntimeError):  # noqa: N818 - a decision
@@ -69,32 +70,25 @@ class _GivenUp(RuntimeError):  # noqa: N818 - a decision
 class Flusher:
     """Reads the log and writes the tables. ``start`` runs it as a thread; ``drain`` runs it in the caller's."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        wal: Wal,
-        lake: Lake,
-        redactor: Redactor,
-        dead_letters: DeadLetters,
-        telemetry: Telemetry,
-    ) -> None:
-        self._settings = settings
+    def __init__(self, wal: Wal, stores: Stores, telemetry: Telemetry) -> None:
+        self._settings = stores.settings
         self._wal = wal
-        self._lake = lake
-        self._redactor = redactor
-        self._dead_letters = dead_letters
+        self._stores = stores
+        self._lake = lake = stores.lake
         self._telemetry = telemetry
         for table in FACT_TABLES:
             lake.sync(table)
         self._versions = {table: lake.transaction_version(table, APPLICATION) for table in FACT_TABLES}
-        self._indexes = {table: KeyIndex.of_files(lake.files(table)) for table in _KEYED}
-        self._observed = ObservedSkills.of_rows(lake.read(SKILLS))
+        self._batches = BatchMaker(stores, telemetry, self._set_aside)
         self._commits: dict[str, int] = defaultdict(int)
         self._doubtful = False  # a commit failed, perhaps after it had gone through
         self._read_events = 0
         self._position = 0
         self._urgent = 0
         self._waiting_since: float | None = None
+        self._tasks: deque[_Task] = deque()
+        self._ended = False
+        self._upkeep = Upkeep(stores)
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._committed = threading.Condition()
@@ -131,6 +125,20 @@ class Flusher:
         with self._committed:
             return self._committed.wait_for(lambda: self._position >= target, timeout_s)
 
+    def submit(self, operation: Operation, done: Callable[[], None] = lambda: None) -> Future[Any]:
+        """Do an operation after those that wait already; the future gives its report, or Interrupted.
+
+        ``done`` is called when it is done, before that is told.
+        """
+        task = _Task(operation, done, Future())
+        with self._committed:
+            if self._ended:
+                task.future.set_exception(Interrupted(_INTERRUPTED))
+            else:
+                self._tasks.append(task)
+        self._wake.set()
+        return task.future
+
     def drain(self) -> None:
         """Commit all that is durable, in the caller's thread; only while the thread does not run."""
         while self._pending():
@@ -141,6 +149,11 @@ class Flusher:
             self._loop()
         except _GivenUp as given_up:
             logger.error("stopped before all was committed (%s); the log keeps the rest for the next start", given_up)
+        finally:
+            with self._committed:
+                self._ended = True
+            for task in self._tasks:
+                task.future.set_exception(Interrupted(_INTERRUPTED))
 
     def _loop(self) -> None:
         while True:
@@ -148,8 +161,13 @@ class Flusher:
             self._wake.clear()
             if self._pending() and self._is_due():
                 self._flush()
-            elif self._stopping.is_set() and not self._pending():
-                return
+            elif self._stopping.is_set():
+                if not self._pending():
+                    return
+            elif self._tasks:
+                self._do_step(self._tasks[0])
+            elif self._upkeep.is_due():
+                self.submit(self._upkeep)
 
     def _pending(self) -> bool:
         return self._wal.durable_seq > self._position
@@ -166,11 +184,11 @@ class Flusher:
         )
 
     def _patience(self) -> float | None:
-        """Seconds until the next commit is due; None while nothing waits."""
-        if self._stopping.is_set() or (self._pending() and self._urgent > self._position):
+        """Seconds until the next commit or upkeep is due."""
+        if self._stopping.is_set() or self._tasks or (self._pending() and self._urgent > self._position):
             return 0.0
         if not self._pending():
-            return None
+            return self._upkeep.due_in_s
         if self._waiting_since is None:
             return 0.0
         return max(0.0, self._waiting_since + self._settings.flush_interval_s - time.monotonic())
@@ -181,113 +199,76 @@ class Flusher:
         self._waiting_since = None
         if records:
             self._read_events += sum(record.header.events for record in records)
-            self._commit(self._prepare(records))
+            with self._telemetry.self_traces.flushing(records):
+                self._commit(self._prepare(records))
         else:  # what was left is damaged and set aside by the log
             self._read_events = self._wal.durable_events
             self._advance(durable)
 
-    # -- rows -----------------------------------------------------------------------------------------------------
+    # -- operations -------------------------------------------------------------------------------------------------
 
-    def _prepare(self, records: list[Record]) -> _Batch:
-        batch = _Batch(
-            records[-1].header.seq,
-            sum(record.size for record in records),
-            min(record.header.received_at for record in records),
-        )
-        found: dict[str, list[_RecordRows]] = defaultdict(list)
-        changes: list[pl.DataFrame] = []
-        for record in records:
-            for project, facts in self._facts_of(record, changes).items():
-                for table, table_rows in self._rows_of(record, project, facts).items():
-                    if record.header.seq > self._versions[table]:
-                        found[table].append((record, table_rows))
-        batch.frames = {table: self._frame_of(table, parts) for table, parts in found.items()}
-        for table in batch.frames:
-            self._drop_repeats(batch, table)
-        if changes:
-            batch.frames[SKILLS] = pl.concat(changes)
-        return batch
-
-    def _facts_of(self, record: Record, changes: list[pl.DataFrame]) -> dict[str, Facts]:
-        """The facts of a record by project; what it says of the registry goes to ``changes``."""
-        by_project: dict[str, Facts] = {}
-        brought: list[pl.DataFrame] = []
+    def _do_step(self, task: _Task) -> None:
         try:
-            if record.header.kind == "registry":
-                brought.append(_declared_rows(record))
-            else:
-                by_project = decode_facts(record, self._settings)
-            for project, facts in by_project.items():
-                brought += self._observed_rows(record, project, facts)
-        except Exception as error:  # noqa: BLE001 - a fault in mapping must not stop the records behind it
-            self._set_aside(record, error)
-        if record.header.seq > self._versions[SKILLS]:
-            changes += brought
-        return by_project
+            task.steps = task.steps if task.steps is not None else task.operation.steps()
+            if next(task.steps, _END) is not _END:
+                return
+            task.done()
+        except Exception as error:  # noqa: BLE001 - whoever asked is told; batches go on
+            task.steps, task.attempts = None, task.attempts + 1
+            logger.error("%s failed (attempt %d): %s", type(task.operation).__name__, task.attempts, error)
+            if task.attempts >= _ATTEMPTS:
+                self._tasks.popleft()
+                task.future.set_exception(error)
+        else:
+            self._tasks.popleft()
+            task.future.set_result(task.operation.report)
 
-    def _observed_rows(self, record: Record, project: str, facts: Facts) -> list[pl.DataFrame]:
-        learned = self._observed.learn(project, facts.offered, facts.selections, record.header.received_at)
-        return [_change_rows(record, project, "observed", learned)] if learned else []
+    def remember(self, table: str, rows: pl.DataFrame) -> None:
+        """Rows that an operation put into a table: repeats of theirs are dropped from now on."""
+        self._batches.remember_rows(table, rows)
 
-    def _rows_of(self, record: Record, project: str, facts: Facts) -> dict[str, list[rows.Row]]:
-        """The rows of a record by table; a fact that fails is set aside and takes no other with it."""
-        try:
-            return rows.to_rows(
-                project,
-                facts,
-                received_at=record.header.received_at,
-                source_request=source_request(record),
-                redactor=self._redactor,
-            )
-        except Exception as error:  # noqa: BLE001 - as above
-            singles = _singles(facts)
-            if len(singles) <= 1:
-                self._set_aside(record, error)
-                return {}
-        good: dict[str, list[rows.Row]] = defaultdict(list)
-        for single in singles:
-            for table, table_rows in self._rows_of(record, project, single).items():
-                good[table] += table_rows
-        return good
+    def relearn(self) -> None:
+        """An operation changed the observed registry."""
+        self._batches.relearn()
 
-    def _frame_of(self, table: str, parts: list[_RecordRows]) -> pl.DataFrame:
-        """One frame of the rows of many records; a row that fits no column is set aside with its record."""
-        try:
-            return rows.to_frame(table, [row for _, table_rows in parts for row in table_rows])
-        except Exception as error:  # noqa: BLE001 - as above
-            record, table_rows = parts[0]
-            if len(parts) == len(table_rows) == 1:
-                self._set_aside(record, error)
-                return FACT_TABLES[table].to_frame()
-        halves = _halves(parts)
-        return pl.concat([self._frame_of(table, half) for half in halves])
+    def hurry(self) -> None:
+        """Commit at the next opportunity all that is durable now."""
+        self._urgent = max(self._urgent, self._wal.durable_seq)
+
+    def is_clear_of(self, seq: int) -> bool:
+        """Whether everything up to that record is committed and its raw bytes are deleted."""
+        first = min((int(path.stem) for path in self._wal.folder.glob(f"*{SUFFIX}")), default=seq + 1)
+        return self._position >= min(seq, self._wal.durable_seq) and first > seq
+
+    # -- batches --------------------------------------------------------------------------------------------------
+
+    def _prepare(self, records: list[Record]) -> Batch:
+        return self._batches.prepare(records, self._versions)
 
     def _set_aside(self, record: Record, error: Exception) -> None:
-        self._until_done("setting a record aside", partial(self._dead_letters.put, record, error))
+        self._until_done("setting a record aside", partial(self._stores.dead_letters.put, record, error))
 
-    def _drop_repeats(self, batch: _Batch, table: str) -> None:
-        frame = batch.frames[table]
-        keys = keys_of(frame)
-        fresh = self._indexes[table].fresh(keys)
-        repeats = len(fresh) - int(fresh.sum())
-        if repeats:
-            self._telemetry.duplicates.labels(table).inc(repeats)
-        batch.keys[table] = keys[fresh]
-        batch.frames[table] = frame.filter(pl.Series(fresh))
-
-    # -- commits --------------------------------------------------------------------------------------------------
-
-    def _commit(self, batch: _Batch) -> None:
+    def _commit(self, batch: Batch) -> None:
         for table, frame in batch.frames.items():
             if frame.height:
                 self._until_done(f"commit to {table}", partial(self._append, table, frame, batch.last_seq))
-        today = datetime.now(UTC).date()
-        for table, keys in batch.keys.items():
-            self._indexes[table].add(keys, today)
-        self._telemetry.lag.observe(max(0.0, (time.time_ns() - batch.oldest_ns) / 1e9))
-        self._wal.release(batch.last_seq, batch.size)
+        self._batches.remember(batch)
+        note(lag_seconds=self._telemetry.visible(batch.oldest_ns))
         self._advance(batch.last_seq)
+        with traced("archive"):
+            self._archive(batch)
+        with traced("release"):
+            self._release(batch)
         self._compact_when_due()
+
+    def _archive(self, batch: Batch) -> None:
+        """Only then may the log go. Whoever waits to see the rows need not wait for it."""
+        requests = self._batches.archived(batch)
+        if requests:
+            self._until_done("writing the archive", partial(self._stores.archive.write, requests))
+
+    def _release(self, batch: Batch) -> None:
+        self._wal.release(batch.last_seq, batch.size)
 
     def _advance(self, seq: int) -> None:
         with self._committed:
@@ -303,7 +284,8 @@ class Flusher:
         if self._versions[table] >= seq:
             return
         self._doubtful = True
-        self._lake.append(table, frame, (APPLICATION, seq))
+        with self._telemetry.commit_seconds.labels(table).time(), traced("commit", table=table, rows=frame.height):
+            self._lake.append(table, frame, (APPLICATION, seq))
         self._doubtful = False
         self._versions[table] = seq
         self._commits[table] += 1
@@ -328,51 +310,10 @@ class Flusher:
                 continue
             self._commits[table] = 0
             try:
-                self._lake.compact(table)
+                with traced("compact", table=table):
+                    self._lake.compact(table, _SMALL_FILE_BYTES)
+                self._telemetry.compactions.labels(table, "done").inc()
             except (OSError, DeltaError) as error:
+                self._telemetry.compactions.labels(table, "put_off").inc()
                 # Another process may have committed meanwhile; small files only cost time, so later is soon enough.
                 logger.warning("compaction of %s put off: %s", table, error)
-
-
-def source_request(record: Record) -> str:
-    """The name of a log record in the rows that it brought."""
-    return f"{record.header.seq:020d}"
-
-
-def _declared_rows(record: Record) -> pl.DataFrame:
-    write = decode_write(record.body)
-    return _change_rows(record, record.header.project, "declared", write.changes, write.registry_version)
-
-
-def _change_rows(
-    record: Record, project: str, source: Source, changes: list[SkillChange], registry_version: str | None = None
-) -> pl.DataFrame:
-    return to_rows(
-        changes,
-        project=project,
-        source=source,
-        seq=record.header.seq,
-        received_at=record.header.received_at,
-        source_request=source_request(record),
-        registry_version=registry_version,
-    )
-
-
-def _halves(parts: list[_RecordRows]) -> tuple[list[_RecordRows], list[_RecordRows]]:
-    """Two shorter lists: of records, or of the rows of one record."""
-    if len(parts) > 1:
-        middle = len(parts) // 2
-        return parts[:middle], parts[middle:]
-    record, table_rows = parts[0]
-    middle = len(table_rows) // 2
-    return [(record, table_rows[:middle])], [(record, table_rows[middle:])]
-
-
-def _singles(facts: Facts) -> list[Facts]:
-    """Each fact alone."""
-    return [
-        *(Facts(selections=[fact]) for fact in facts.selections),
-        *(Facts(calls=[fact]) for fact in facts.calls),
-        *(Facts(feedback=[fact]) for fact in facts.feedback),
-        *(Facts(routes=[fact]) for fact in facts.routes),
-    ]

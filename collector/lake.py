@@ -1,4 +1,4 @@
-"""The Delta tables of one data folder: append with a transaction, list live files, compact.
+"""The Delta tables of one data folder: append with a transaction, replace rows, list live files, compact, purge.
 
 deltalake never syncs its files, so every commit is synced here before it counts (design: a log segment is deleted
 only when what it brought is on disk).
@@ -6,56 +6,140 @@ only when what it brought is on disk).
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+import logging
+import re
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
 import polars as pl
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+from polars.datatypes import DataType, DataTypeClass
 
-from collector.tables import TABLES
+from collector.durable import sync
+from collector.lake_version import check_version, mark_version, read_version
+from collector.self_traces import traced
+from collector.tables import FACT_TABLES, SCHEMA_VERSION, TABLES
+
+logger = logging.getLogger(__name__)
 
 PARTITIONS = ["project", "date"]
 #: Old files stay this long, for readers that still hold their names (hours; longer than any query).
 VACUUM_HOURS = 1
+#: The log of a table is kept as long: nobody travels in time. Statistics of texts would keep in the log what is gone
+#: from the table, so only these columns have any.
+PROPERTIES = {
+    "delta.logRetentionDuration": f"interval {VACUUM_HOURS} hours",
+    "delta.deletedFileRetentionDuration": f"interval {VACUUM_HOURS} hours",
+    "delta.dataSkippingStatsColumns": "time",
+}
+#: Tables that only the flusher writes: a file of theirs that no commit names is a leftover, however young.
+_SOLE_WRITER = frozenset(FACT_TABLES) - {"feedback"}
 #: A process that opens a table can't know whether the last one synced these newest commits before it died.
 _UNSURE_COMMITS = 8
+_RETRIES = 20
+#: Entries of a table's log from which on a checkpoint is worth it.
+_LONG_LOG = 50
+_LOG_FILE = re.compile(r"(\d{20})\.(?:json|.*checkpoint.*parquet)")
+
+
+class _File(NamedTuple):
+    """A live file, as the log tells of it."""
+
+    name: str
+    size: int
+    partition: dict[str, str | None]
 
 
 class Lake:
-    """Tables below ``data_dir/lake``. Safe to open from several processes; fact tables have one writer."""
+    """Tables below ``data_dir/lake``. Safe to open from several processes; fact tables have one writer.
+
+    Raises LakeFormatError where a newer version wrote the tables.
+    """
 
     def __init__(self, data_dir: Path) -> None:
         self.root = Path(data_dir) / "lake"
         self._tables: dict[str, DeltaTable] = {}
         self._synced: dict[str, int] = {}
+        check_version(self.root)
+
+    def migrate(self) -> None:
+        """Bring the tables of an earlier version to this one's form. Only for the process that holds the folder."""
+        if read_version(self.root) < 1:  # written before tables had a version: they kept all of their log
+            for table in TABLES:
+                opened = self._open(table)
+                if opened is not None:
+                    opened.alter.set_table_properties(PROPERTIES)
+        mark_version(self.root, SCHEMA_VERSION)
 
     def append(self, table: str, rows: pl.DataFrame, transaction: tuple[str, int] | None = None) -> None:
         """Append rows in one commit and sync it; columns that the schema has and ``rows`` lacks become null.
 
         ``transaction`` (application id, version) is stored in the same commit, see ``transaction_version``.
         """
-        schema = TABLES[table]
-        missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in rows.columns]
-        frame = rows.with_columns(missing).select(schema.names()).cast(schema)
-        path = self.root / table
         existing = self._open(table)
-        properties = CommitProperties(
-            max_commit_retries=20, app_transactions=[Transaction(*transaction)] if transaction else None
-        )
+        if existing is None and not self.root.exists():
+            mark_version(self.root, SCHEMA_VERSION)
         write_deltalake(
-            existing if existing is not None else str(path),
-            frame.to_arrow(),
+            existing if existing is not None else str(self.root / table),
+            _in_schema(table, rows).to_arrow(),
             mode="append",
             partition_by=None if existing is not None else PARTITIONS,
             schema_mode="merge" if existing is not None else None,
-            commit_properties=properties,
+            configuration=None if existing is not None else PROPERTIES,
+            commit_properties=_commit(transaction),
         )
-        self.sync(table)
+        with traced("sync", table=table):
+            self.sync(table)
+
+    def replace(self, table: str, doomed: pl.Expr, rows: pl.DataFrame | None = None) -> int:
+        """Drop the rows for which ``doomed`` is true and add ``rows``, in one commit; how many were dropped.
+
+        A reader sees all of it or nothing, and the log holds no word of the condition. Raises DeltaError when another
+        process changed the same files meanwhile; the table is then as it was.
+        """
+        opened = self._open(table)
+        if opened is None:
+            if rows is not None and rows.height:
+                self.append(table, rows)
+            return 0
+        actions: list[AddAction | RemoveAction] = []
+        dropped = 0
+        for file in _live_files(opened):
+            doomed_rows = self._count(table, file, doomed)
+            if doomed_rows:
+                dropped += doomed_rows
+                actions += self._without(table, file, doomed)
+        if rows is not None and rows.height:
+            self._widen(table, opened)
+            actions += self._write(table, _in_schema(table, rows))
+        if actions:
+            opened.create_write_transaction(
+                actions, "append", opened.schema(), partition_by=PARTITIONS, commit_properties=_commit()
+            )
+            self.sync(table)
+        return dropped
+
+    def count(self, table: str, wanted: pl.Expr) -> int:
+        """How many rows there are for which ``wanted`` is true."""
+        opened = self._open(table)
+        return 0 if opened is None else sum(self._count(table, file, wanted) for file in _live_files(opened))
+
+    def select(self, table: str, wanted: pl.Expr, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """The rows for which ``wanted`` is true: these columns of theirs, or all, in the table's schema."""
+        schema = {name: TABLES[table][name] for name in columns or TABLES[table].names()}
+        opened = self._open(table)
+        parts = [pl.DataFrame(schema=schema)]
+        for file in [] if opened is None else _live_files(opened):
+            found = self._scan(table, file).filter(wanted.fill_null(False))
+            parts.append(_with_all(found, schema, found.collect_schema().names()).collect())
+        return pl.concat(parts)
 
     def transaction_version(self, table: str, application: str) -> int:
         """The version last committed under this application id; -1 where there is none."""
@@ -81,17 +165,46 @@ class Lake:
         opened = self._open(table)
         if opened is None:
             return TABLES[table].to_frame()
-        return pl.read_delta(opened).select(TABLES[table].names()).cast(TABLES[table])
+        return _in_schema(table, pl.read_delta(opened))
 
-    def compact(self, table: str) -> None:
-        """Merge small files, drop those that no reader can still hold, and write a checkpoint."""
+    def compact(self, table: str, target_bytes: int | None = None) -> None:
+        """Merge the files smaller than the target (absent: the library's, 100 MB), then tidy up.
+
+        Files that no reader can still hold go, and so does the log that a new checkpoint makes superfluous.
+        """
         opened = self._open(table)
         if opened is None:
             return
-        opened.optimize.compact()
-        opened.vacuum(retention_hours=VACUUM_HOURS, enforce_retention_duration=False, dry_run=False)
+        merged = opened.optimize.compact(target_size=target_bytes)["numFilesRemoved"]
+        # Also files that no commit names: a crash between a file and its commit leaves one.
+        if _vacuum(opened, VACUUM_HOURS, full=True, dry_run=True):
+            _vacuum(opened, VACUUM_HOURS, full=True)
+        elif not merged and self._log_length(table) < _LONG_LOG:
+            return
+        opened.create_checkpoint()
+        opened.cleanup_metadata()
+        self.sync(table)
+
+    def _log_length(self, table: str) -> int:
+        return sum(1 for _ in (self.root / table / "_delta_log").glob("*.json"))
+
+    def purge(self, table: str) -> None:
+        """Take from the disk at once all that is no longer in the table: dropped files, and the log that tells of them.
+
+        A reader that still holds the names of dropped files fails and must look again.
+        """
+        opened = self._open(table)
+        if opened is None:
+            return
+        _vacuum(opened, 0, full=table in _SOLE_WRITER)
         opened.create_checkpoint()
         self.sync(table)
+        log = self.root / table / "_delta_log"
+        for file in log.iterdir():
+            found = _LOG_FILE.fullmatch(file.name)
+            if found is not None and int(found[1]) < opened.version():
+                file.unlink(missing_ok=True)
+        sync(log)
 
     def sync(self, table: str) -> None:
         """Sync every commit that may not be on disk yet: those since the last sync, and the newest ones at first."""
@@ -115,6 +228,44 @@ class Lake:
             opened.update_incremental()
         return opened
 
+    # -- rows of single files ---------------------------------------------------------------------------------------
+
+    def _scan(self, table: str, file: _File) -> pl.LazyFrame:
+        """The file's rows with the columns that its folder names."""
+        date = pl.lit(file.partition["date"]).str.to_date()
+        rows = pl.scan_parquet(self.root / table / unquote(file.name), hive_partitioning=False)
+        return rows.with_columns(project=pl.lit(file.partition["project"]), date=date)
+
+    def _count(self, table: str, file: _File, wanted: pl.Expr) -> int:
+        return int(self._scan(table, file).select(wanted.fill_null(False).sum()).collect().item())
+
+    def _without(self, table: str, file: _File, doomed: pl.Expr) -> Iterator[AddAction | RemoveAction]:
+        """The file's end, and another with the rows that stay, if any do."""
+        yield RemoveAction(file.name, True, time.time_ns() // 1_000_000, file.size, file.partition)
+        kept = self._scan(table, file).filter(~doomed.fill_null(False)).collect()
+        if kept.height:
+            yield self._add(table, kept.drop(PARTITIONS), file.partition)
+
+    def _write(self, table: str, rows: pl.DataFrame) -> Iterator[AddAction]:
+        for (project, date), part in rows.partition_by(PARTITIONS, as_dict=True, include_key=False).items():
+            yield self._add(table, part, {"project": str(project), "date": str(date)})
+
+    def _add(self, table: str, rows: pl.DataFrame, partition: dict[str, str | None]) -> AddAction:
+        name = "/".join([*(f"{key}={value}" for key, value in partition.items()), f"part-{uuid.uuid4()}.parquet"])
+        path = self.root / table / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows.write_parquet(path, compression="zstd")
+        statistics = msgspec.json.encode({"numRecords": rows.height}).decode()
+        return AddAction(name, path.stat().st_size, partition, time.time_ns() // 1_000_000, True, statistics)
+
+    def _widen(self, table: str, opened: DeltaTable) -> None:
+        """Give the table the columns that its schema has gained since it was made."""
+        if {field.name for field in opened.schema().fields} >= set(TABLES[table].names()):
+            return
+        empty = TABLES[table].to_frame().to_arrow()
+        write_deltalake(opened, empty, mode="append", schema_mode="merge", commit_properties=_commit())
+        opened.update_incremental()
+
     def _sync_commit(self, path: Path, version: int) -> None:
         """Sync a commit's files and the folders that name them; what was compacted away since needs no sync."""
         entry = path / "_delta_log" / f"{version:020d}.json"
@@ -123,7 +274,37 @@ class Lake:
         files = [file for name in _added_files(entry.read_bytes()) if (file := path / name).exists()] + [entry]
         folders = {folder for file in files for folder in file.parents if folder.is_relative_to(self.root)}
         for item in (*files, *sorted(folders, reverse=True)):
-            _fsync(item)
+            sync(item)
+
+
+def _in_schema(table: str, rows: pl.DataFrame) -> pl.DataFrame:
+    return _with_all(rows.lazy(), TABLES[table], rows.columns).collect()
+
+
+def _with_all(
+    rows: pl.LazyFrame, schema: Mapping[str, DataType | DataTypeClass], present: Sequence[str]
+) -> pl.LazyFrame:
+    """The rows in a schema; columns that are not present are null."""
+    missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in present]
+    return rows.with_columns(missing).select(list(schema)).cast(pl.Schema(schema))
+
+
+def _vacuum(opened: DeltaTable, hours: int, *, full: bool, dry_run: bool = False) -> list[str]:
+    """Delete files that left the table so many hours ago (``full``: also those that never were in it); which."""
+    return opened.vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=dry_run, full=full)
+
+
+def _commit(transaction: tuple[str, int] | None = None) -> CommitProperties:
+    transactions = [Transaction(*transaction)] if transaction else None
+    return CommitProperties(max_commit_retries=_RETRIES, app_transactions=transactions)
+
+
+def _live_files(opened: DeltaTable) -> list[_File]:
+    added = pl.DataFrame(opened.get_add_actions())
+    return [
+        _File(name, size, {key: str(partition[key]) for key in PARTITIONS})
+        for name, size, partition in added.select("path", "size_bytes", "partition").iter_rows()
+    ]
 
 
 def _added_files(log_entry: bytes) -> Iterable[str]:
@@ -131,11 +312,3 @@ def _added_files(log_entry: bytes) -> Iterable[str]:
         action: dict[str, Any] = msgspec.json.decode(line)
         if "add" in action:
             yield unquote(action["add"]["path"])
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

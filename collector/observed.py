@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from collector.facts import OfferedSkill
+from collector.facts import OfferedSkill, SelectionFact
 from collector.skill_changes import SkillChange, entry_fact
 from pickwise.events import Selection, parse_time
 
@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 #: Invented ids must not fill the memory: what a project offers beyond this is not learned.
 MAX_SKILLS = 200_000
+#: What an offer by name alone says.
+_BARE = {"skill_id", "name"}
 
 
 @dataclass(slots=True)
@@ -67,7 +69,7 @@ class ObservedSkills:
 
     def _defined(self, project: str, skill: OfferedSkill) -> list[SkillChange]:
         entry = _entry(skill)
-        if len(entry) == 1:
+        if entry.keys() <= _BARE and skill.name in (None, skill.skill_id):
             return self._bare(project, skill.skill_id, skill.time // 1_000)
         time = skill.time // 1_000
         known = self._known(project, skill.skill_id)
@@ -106,10 +108,14 @@ class ObservedSkills:
 
 
 def _earliest(offered: Iterable[OfferedSkill]) -> list[OfferedSkill]:
-    """One offer a skill and definition, the earliest, in order of time."""
-    first: dict[tuple[str, str], OfferedSkill] = {}
+    """One offer a skill and definition, the earliest, in order of time.
+
+    Schemas are told apart by identity: the same menu, turn after turn, is one object. Equal ones that are not the same
+    only come to be looked at twice.
+    """
+    first: dict[tuple[str, str | None, str | None, int], OfferedSkill] = {}
     for skill in offered:
-        key = (skill.skill_id, entry_fact("upsert", _entry(skill)))
+        key = (skill.skill_id, skill.name, skill.description, id(skill.parameters_schema))
         if key not in first or skill.time < first[key].time:
             first[key] = skill
     return sorted(first.values(), key=lambda skill: (skill.time, skill.skill_id))
@@ -119,6 +125,8 @@ def _candidate_times(selections: Iterable[Selection], received_at: int) -> dict[
     """The earliest time (ns) at which each candidate was offered."""
     first: dict[str, int] = {}
     for selection in selections:
+        if isinstance(selection, SelectionFact) and selection.role == "retrieval":
+            continue  # what a search found may be documents
         time = parse_time(selection.time) or received_at
         for candidate in selection.candidates:
             if time < first.get(candidate.skill_id, time + 1):

@@ -1,20 +1,28 @@
-"""OTLP requests: validation before the acknowledgement, and the walk to spans behind it.
+"""OTLP requests: judged before the acknowledgement, and read again the very same way behind it.
 
-A bad span is refused and named; the rest of its request goes on. Parsing protobuf validates without walking the
-attributes, which is what keeps it cheap enough to stand in front of the write-ahead log.
+A bad record is refused and named; the rest of its request goes on. At the door protobuf is decoded but attributes are
+not walked, which is what keeps it cheap enough to stand in front of the write-ahead log; nothing is kept but counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Literal, cast
 
 import msgspec
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsPartialSuccess,
     ExportLogsServiceRequest,
     ExportLogsServiceResponse,
+)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsPartialSuccess,
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
@@ -23,187 +31,319 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from collector import json_text, otlp_json, otlp_protobuf
+from collector.body import TooLarge
 from collector.mapping import pickwise as native
-from collector.otlp_json import NAMED_REFUSALS
+from collector.otlp_limits import Tally
+from collector.otlp_protobuf import LOGS, METRICS, SPANS, Broken, Converter, Piece
 from collector.spans import LogRecord, Span
+from collector.weight import refuse_heavy_json, refuse_heavy_message
 
 Encoding = Literal["protobuf", "json"]
 
-_TRACES_HINT = "the body is not a trace request"
-_LOGS_HINT = "the body is not a log request"
+#: A NaN or an infinity as `double_value` on the wire. No valid string contains it, so a look at the bytes tells.
+_NONFINITE = re.compile(rb"\x21.{6}[\xf0-\xff][\x7f\xff]", re.DOTALL)
+#: Pieces of a refused request that are looked at to tell what it is instead.
+_LOOK_AT = 3
+_NO_METRICS = (
+    "metrics are not taken, only traces and logs: set OTEL_METRICS_EXPORTER=none, or send them to another endpoint"
+)
+#: What the fields of other requests mean in this one.
+_STRANGERS = {
+    "resourceSpans": "resourceSpans belongs to /v1/traces",
+    "resourceLogs": "resourceLogs belongs to /v1/logs",
+    "resourceMetrics": _NO_METRICS,
+}
 
 
 class OtlpError(ValueError):
     """The body is not such a request at all; the message says why."""
 
 
-class ParsedTraces(msgspec.Struct):
-    """A validated trace request. ``spans()`` walks the accepted ones, ``message`` names refused ones ('' when none)."""
+class TraceBody(msgspec.Struct):
+    """The bytes of a trace request."""
+
+    body: bytes
+    encoding: Encoding
+
+    def spans(self) -> Iterator[Span]:
+        """The acceptable spans, in their order, decoded as they are asked for. Raises OtlpError, TooLarge."""
+        return _spans(self.body, self.encoding, Tally(), convert=True)
+
+
+class LogBody(msgspec.Struct):
+    """The bytes of a log request."""
+
+    body: bytes
+    encoding: Encoding
+
+    def records(self) -> Iterator[LogRecord]:
+        """The acceptable records, as ``TraceBody.spans``."""
+        return _logs(self.body, self.encoding, Tally(), convert=True)
+
+
+class ParsedTraces(TraceBody):
+    """A validated trace request. ``message`` names what was refused and what became null ('' when nothing)."""
 
     rejected: int
     message: str
     span_count: int
-    _source: Any
-
-    def spans(self) -> Iterator[Span]:
-        source = self._source
-        return iter(source) if isinstance(source, list) else otlp_protobuf.spans(source)
+    #: NaN and infinities that are null now.
+    nonfinite: int = 0
 
 
-class ParsedLogs(msgspec.Struct):
+class ParsedLogs(LogBody):
     """A validated log request."""
 
     rejected: int
     message: str
     record_count: int
-    _source: Any
+    nonfinite: int = 0
 
-    def records(self) -> Iterator[LogRecord]:
-        source = self._source
-        return iter(source) if isinstance(source, list) else otlp_protobuf.logs(source)
+
+class ParsedMetrics(msgspec.Struct):
+    """A metric request: its data points, none of which is taken."""
+
+    rejected: int
+
+    @property
+    def message(self) -> str:
+        return _NO_METRICS if self.rejected else ""
 
 
 def parse_traces(body: bytes, encoding: Encoding) -> ParsedTraces:
-    """Validate an ExportTraceServiceRequest. Raises OtlpError when the body is none."""
-    parsed = _traces_from_json(body) if encoding == "json" else _traces_from_protobuf(body)
-    return _refuse_bad_events(parsed) if native.MARK in body else parsed
+    """Validate an ExportTraceServiceRequest. Raises OtlpError when the body is none, TooLarge."""
+    _refuse_heavy(body, encoding, ExportTraceServiceRequest)
+    tally = Tally()
+    for _ in _spans(body, encoding, tally, convert=False):
+        pass
+    if encoding == "protobuf":
+        _check_door(body, tally, "trace")
+    return ParsedTraces(body, encoding, tally.refused, tally.message, tally.total, tally.nonfinite)
 
 
 def parse_logs(body: bytes, encoding: Encoding) -> ParsedLogs:
-    """Validate an ExportLogsServiceRequest. Raises OtlpError when the body is none."""
+    """Validate an ExportLogsServiceRequest. Raises OtlpError when the body is none, TooLarge."""
+    _refuse_heavy(body, encoding, ExportLogsServiceRequest)
+    tally = Tally()
+    for _ in _logs(body, encoding, tally, convert=False):
+        pass
+    if encoding == "protobuf":
+        _check_door(body, tally, "log")
+    return ParsedLogs(body, encoding, tally.refused, tally.message, tally.total, tally.nonfinite)
+
+
+def parse_metrics(body: bytes, encoding: Encoding) -> ParsedMetrics:
+    """Count what an ExportMetricsServiceRequest holds. Raises OtlpError when the body is none, TooLarge."""
+    _refuse_heavy(body, encoding, ExportMetricsServiceRequest)
     if encoding == "json":
-        document = _document(body, "resourceLogs", _LOGS_HINT)
-        records, problems = otlp_json.logs(document)
-        return ParsedLogs(len(problems), _named(problems), len(records) + len(problems), records)
-    try:
-        request = otlp_protobuf.decode(body, ExportLogsServiceRequest)
-    except DecodeError as error:
-        raise OtlpError(_explain(body, _LOGS_HINT, error)) from error
-    problems = []
-    count = 0
-    for record in otlp_protobuf.raw_logs(request):
-        if why := otlp_protobuf.log_problem(record):
-            problems.append(f"record {count}: {why}" if len(problems) < NAMED_REFUSALS else "")
-        count += 1
-    if count and len(problems) == count and _holds_traces(body):
-        raise OtlpError(f"{_LOGS_HINT}: it holds spans, which belong to /v1/traces")
-    return ParsedLogs(len(problems), _named(problems), count, request)
+        document = _document(body, "resourceMetrics", Tally(), "metric")
+        return ParsedMetrics(otlp_json.data_points(document))
+    tally = Tally()
+    points = 0
+    for piece in _pieces(body, METRICS, tally, "metric"):
+        points += sum(map(otlp_protobuf.data_points, piece.records))
+    if tally.broken and not points:
+        raise OtlpError(_explain(body, "metric", tally.reasons[0]))
+    return ParsedMetrics(points + tally.broken)
 
 
 def traces_response(parsed: ParsedTraces, encoding: Encoding) -> bytes:
-    """ExportTraceServiceResponse; ``partial_success`` is set only when something was refused."""
+    """ExportTraceServiceResponse; ``partial_success`` is set only when there is something to say."""
     if encoding == "json":
         return _json_response("rejectedSpans", parsed.rejected, parsed.message)
-    response = ExportTraceServiceResponse()
-    if parsed.rejected:
-        partial = ExportTracePartialSuccess(rejected_spans=parsed.rejected, error_message=parsed.message)
-        response.partial_success.CopyFrom(partial)
-    return response.SerializeToString()
+    if not parsed.message:
+        return b""
+    partial = ExportTracePartialSuccess(rejected_spans=parsed.rejected, error_message=parsed.message)
+    return ExportTraceServiceResponse(partial_success=partial).SerializeToString()
 
 
 def logs_response(parsed: ParsedLogs, encoding: Encoding) -> bytes:
-    """ExportLogsServiceResponse; ``partial_success`` is set only when something was refused."""
+    """ExportLogsServiceResponse, as ``traces_response``."""
     if encoding == "json":
         return _json_response("rejectedLogRecords", parsed.rejected, parsed.message)
-    response = ExportLogsServiceResponse()
-    if parsed.rejected:
-        partial = ExportLogsPartialSuccess(rejected_log_records=parsed.rejected, error_message=parsed.message)
-        response.partial_success.CopyFrom(partial)
-    return response.SerializeToString()
+    if not parsed.message:
+        return b""
+    partial = ExportLogsPartialSuccess(rejected_log_records=parsed.rejected, error_message=parsed.message)
+    return ExportLogsServiceResponse(partial_success=partial).SerializeToString()
 
 
-def _traces_from_json(body: bytes) -> ParsedTraces:
-    document = _document(body, "resourceSpans", _TRACES_HINT)
-    spans, problems = otlp_json.spans(document)
-    return ParsedTraces(len(problems), _named(problems), len(spans) + len(problems), spans)
+def metrics_response(parsed: ParsedMetrics, encoding: Encoding) -> bytes:
+    """ExportMetricsServiceResponse, as ``traces_response``."""
+    if encoding == "json":
+        return _json_response("rejectedDataPoints", parsed.rejected, parsed.message)
+    if not parsed.message:
+        return b""
+    partial = ExportMetricsPartialSuccess(rejected_data_points=parsed.rejected, error_message=parsed.message)
+    return ExportMetricsServiceResponse(partial_success=partial).SerializeToString()
 
 
-def _traces_from_protobuf(body: bytes) -> ParsedTraces:
-    try:
-        request = otlp_protobuf.decode(body, ExportTraceServiceRequest)
-    except DecodeError as error:
-        raise OtlpError(_explain(body, _TRACES_HINT, error)) from error
-    problems: list[str] = []
-    count = 0
-    for span in otlp_protobuf.raw_spans(request):
-        count += 1
-        if why := otlp_protobuf.span_problem(span):
-            problems.append(f"{span.name:.60}: {why}" if len(problems) < NAMED_REFUSALS else "")
-    if count and len(problems) == count and _holds_logs(body):
-        raise OtlpError(f"{_TRACES_HINT}: it holds log records, which belong to /v1/logs")
-    return ParsedTraces(len(problems), _named(problems), count, request)
+def _refuse_heavy(body: bytes, encoding: Encoding, message: type[Message]) -> None:
+    """Raises TooLarge for a body that would take too much to decode."""
+    if encoding == "protobuf":
+        refuse_heavy_message(body, cast(Descriptor, message.DESCRIPTOR))
+    else:
+        refuse_heavy_json(body)
 
 
-def _refuse_bad_events(parsed: ParsedTraces) -> ParsedTraces:
-    """Our own events travel as attributes; one that does not validate refuses its span like any other bad form."""
-    accepted: list[Span] = []
-    reasons = [parsed.message] if parsed.message else []
-    for span in parsed.spans():
-        why = native.problem(span)
-        if why is None:
-            accepted.append(span)
+def _spans(body: bytes, encoding: Encoding, tally: Tally, *, convert: bool) -> Iterator[Span]:
+    """The acceptable spans; what is refused goes to the tally. Without ``convert`` they need only be counted."""
+    if encoding == "json":
+        reader = otlp_json.Reader()
+        document = _document(body, "resourceSpans", tally, "trace")
+        yield from _taken(reader.spans(document), reader, tally, _bad_event)
+        return
+    converter = Converter()
+    for piece in _pieces(body, SPANS, tally, "trace"):
+        records = tally.admitted(piece.records)
+        good = _without_bad(records, piece.problem, otlp_protobuf.span_problem, tally, lambda span: f"{span.name:.60}")
+        if not convert and native.MARK not in piece.raw and _NONFINITE.search(piece.raw) is None:
+            tally.taken += len(good)
+            continue
+        for message in good:
+            span = converter.span(message, piece)
+            if why := native.problem(span):
+                tally.refuse(f"{message.name:.60}", why)
+            else:
+                tally.taken += 1
+                yield span
+        tally.nonfinite = converter.nonfinite
+
+
+def _logs(body: bytes, encoding: Encoding, tally: Tally, *, convert: bool) -> Iterator[LogRecord]:
+    """The same of log records."""
+    if encoding == "json":
+        reader = otlp_json.Reader()
+        document = _document(body, "resourceLogs", tally, "log")
+        yield from _taken(reader.logs(document), reader, tally, lambda _: None)
+        return
+    converter = Converter()
+    for piece in _pieces(body, LOGS, tally, "log"):
+        records = tally.admitted(piece.records)
+        good = _without_bad(records, piece.problem, otlp_protobuf.log_problem, tally, lambda _: f"record {tally.total}")
+        tally.taken += len(good)
+        tally.empty += sum(not _says_something(message) for message in good)
+        if convert or _NONFINITE.search(piece.raw) is not None:
+            for message in good:
+                yield converter.log(message, piece)
+            tally.nonfinite = converter.nonfinite
+
+
+def _without_bad(
+    records: Sequence[Any],
+    common: str | None,
+    problem: Callable[[Any], str | None],
+    tally: Tally,
+    title: Callable[[Any], str],
+) -> Sequence[Any]:
+    """The records that can be taken; the others go to the tally, all of them where they have a problem in common."""
+    bad = [(record, why) for record in records if (why := common or problem(record))]
+    for record, why in bad:
+        tally.refuse(title(record), why)
+    return records if not bad else [record for record in records if not (common or problem(record))]
+
+
+def _taken(
+    records: Iterator[Any], reader: otlp_json.Reader, tally: Tally, problem: Callable[[Any], str | None]
+) -> Iterator[Any]:
+    for record in records:
+        if not tally.admitted((record,)):
+            continue
+        if isinstance(record, otlp_json.Refused):
+            tally.refuse(record.title, record.reason)
+        elif why := problem(record):
+            tally.refuse(f"{record.name:.60} (spanId {record.span_id})", why)
         else:
-            reasons.append(f"{span.name:.60} (spanId {span.span_id}): {why}")
-    rejected = parsed.span_count - len(accepted)
-    return ParsedTraces(rejected, _named(reasons), parsed.span_count, accepted)
+            tally.taken += 1
+            yield record
+    tally.nonfinite = reader.nonfinite
 
 
-def _document(body: bytes, key: str, hint: str) -> dict[str, Any]:
+def _bad_event(span: Span) -> str | None:
+    """Our own events travel as attributes; one that does not validate refuses its span like any other bad form."""
+    return native.problem(span)
+
+
+def _pieces(body: bytes, signal: Any, tally: Tally, name: str) -> Iterator[Piece[Any]]:
+    """The pieces of a protobuf request; what cannot be decoded goes to the tally. Raises OtlpError."""
     try:
-        document = json_text.decode(body)
+        for piece in otlp_protobuf.pieces(body, signal):
+            if isinstance(piece, Broken):
+                tally.refuse(f"{piece.place} {tally.total}", piece.reason, broken=True)
+            else:
+                yield piece
+    except DecodeError as error:
+        raise OtlpError(_explain(body, name, str(error))) from error
+
+
+def _check_door(body: bytes, tally: Tally, name: str) -> None:
+    """Raises OtlpError where nothing could be taken because the body is something else."""
+    if tally.taken > tally.empty or not tally.total:
+        return
+    if tally.broken == tally.total:
+        raise OtlpError(_explain(body, name, tally.reasons[0]))
+    if hint := _wrong_door(body, name):
+        raise OtlpError(f"the body is not a {name} request: {hint}")
+
+
+def _explain(body: bytes, name: str, reason: str) -> str:
+    hint = _wrong_door(body, name) or reason
+    if body.lstrip()[:1] in (b"{", b"["):
+        hint += "; JSON needs Content-Type: application/json"
+    return f"the body is not a {name} request: {hint}"
+
+
+def _wrong_door(body: bytes, name: str) -> str | None:
+    if name != "log" and _holds(body, LOGS, _is_log):
+        return "it holds log records, which belong to /v1/logs"
+    if name != "trace" and _holds(body, SPANS, lambda span: otlp_protobuf.span_problem(span) is None):
+        return "it holds spans, which belong to /v1/traces"
+    if name != "metric" and _holds(body, METRICS, lambda metric: otlp_protobuf.data_points(metric) > 0):
+        return f"it holds metrics; {_NO_METRICS}"
+    return None
+
+
+def _is_log(record: Any) -> bool:
+    return otlp_protobuf.log_problem(record) is None and _says_something(record)
+
+
+def _says_something(record: Any) -> bool:
+    return bool(record.attributes or record.event_name or record.HasField("body"))
+
+
+def _holds(body: bytes, signal: Any, known: Callable[[Any], bool]) -> bool:
+    """Whether the request's first records are those of a signal."""
+    try:
+        for piece in islice(otlp_protobuf.pieces(body, signal, mend=False), _LOOK_AT):
+            if isinstance(piece, Piece) and any(map(known, piece.records)):
+                return True
+    except (DecodeError, TooLarge):
+        return False
+    return False
+
+
+def _document(body: bytes, key: str, tally: Tally, name: str) -> dict[str, Any]:
+    """The object of a JSON request, opened. Raises OtlpError."""
+    hint = f"the body is not a {name} request"
+    try:
+        document = json_text.open_body(body)
     except ValueError as error:
         raise OtlpError(f"{hint}: it is not JSON ({error})") from error
     if not isinstance(document, dict):
         raise OtlpError(f"{hint}: expected an object with {key}, got {type(document).__name__}")
-    if not isinstance(document.get(key, []), list | None):
-        raise OtlpError(f"{hint}: expected a list in {key}, got {type(document[key]).__name__}")
-    if key not in document and document:
-        raise OtlpError(f"{hint}: expected {key}, got {', '.join(map(str, list(document)[:3]))}{_path_hint(document)}")
+    others = [meaning for other, meaning in _STRANGERS.items() if other != key and other in document]
+    if others and key not in document:
+        raise OtlpError(f"{hint}: {'; '.join(others)}")
+    tally.hints += others
+    if key not in document and document and not others:
+        # Fields of unknown names are to be ignored, but nobody means to send nothing else.
+        tally.hints.append(f"expected {key}, got {', '.join(map(str, list(document)[:3])):.120}")
+    value = document[key] = json_text.opened(document.get(key))
+    if not isinstance(value, list | None):
+        raise OtlpError(f"{hint}: expected a list in {key}, got {type(value).__name__}")
     return document
 
 
-def _path_hint(document: dict[str, Any]) -> str:
-    paths = {"resourceLogs": "/v1/logs", "resourceSpans": "/v1/traces"}
-    for key, path in paths.items():
-        if key in document:
-            return f"; this belongs to {path}"
-    return "; metrics are not taken" if "resourceMetrics" in document else ""
-
-
-def _explain(body: bytes, hint: str, error: DecodeError) -> str:
-    if hint is _TRACES_HINT and _holds_logs(body):
-        return f"{hint}: it holds log records, which belong to /v1/logs"
-    if hint is _LOGS_HINT and _holds_traces(body):
-        return f"{hint}: it holds spans, which belong to /v1/traces"
-    looks_json = body.lstrip()[:1] in (b"{", b"[")
-    return f"{hint}: {error}" + ("; JSON needs Content-Type: application/json" if looks_json else "")
-
-
-def _holds_logs(body: bytes) -> bool:
-    try:
-        request = otlp_protobuf.decode(body, ExportLogsServiceRequest)
-    except DecodeError:
-        return False
-    records = list(otlp_protobuf.raw_logs(request))
-    return any(record.HasField("body") or record.event_name for record in records) and not any(
-        map(otlp_protobuf.log_problem, records)
-    )
-
-
-def _holds_traces(body: bytes) -> bool:
-    try:
-        request = otlp_protobuf.decode(body, ExportTraceServiceRequest)
-    except DecodeError:
-        return False
-    return any(otlp_protobuf.span_problem(span) is None for span in otlp_protobuf.raw_spans(request))
-
-
-def _named(problems: Sequence[str]) -> str:
-    more = len(problems) - NAMED_REFUSALS
-    return "; ".join(problems[:NAMED_REFUSALS]) + (f"; and {more} more" if more > 0 else "")
-
-
 def _json_response(field: str, rejected: int, message: str) -> bytes:
-    if not rejected:
+    if not message:
         return b"{}"
     return msgspec.json.encode({"partialSuccess": {field: str(rejected), "errorMessage": message}})

@@ -1,215 +1,278 @@
-"""OTLP in protobuf: decoding with upb, the walk to our shape, and the repair of invalid UTF-8."""
+"""OTLP in protobuf: requests decoded piece by piece, and the walk to our shape.
+
+Traces and logs nest alike (resources, scopes, records, by the same field numbers), so one reader serves both. A piece
+that cannot be decoded as a whole is decoded record by record: a bad one takes no good one with it.
+"""
 
 from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterator
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as LogMessage
+from opentelemetry.proto.logs.v1.logs_pb2 import ScopeLogs
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, ScopeMetrics
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
-from collector.spans import Attributes, LogRecord, Span, SpanEvent
-from pickwise.events import MAX_TIME_NS
+from collector.body import TooLarge
+from collector.clock import LAST_NS, PLAUSIBLE_NS, time_problem
+from collector.otlp_limits import MAX_GROUPS, MAX_MENDED, PIECE_BYTES
+from collector.protobuf_wire import Mender, joined, parts, runs
+from collector.spans import Attributes, LogRecord, Span, SpanEvent, SpanLink
 
 TRACE_ID_BYTES = 16
 SPAN_ID_BYTES = 8
 _ZERO_TRACE = bytes(TRACE_ID_BYTES)
 _ZERO_SPAN = bytes(SPAN_ID_BYTES)
-#: As deep as upb goes itself.
-_MAX_DEPTH = 100
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+#: `resource_*` of a request; `scope_*` of a group; the records of a scope; what a group or scope is of.
+_GROUPS, _SCOPES, _RECORDS, _HEAD = 1, 2, 2, 1
 
 MessageT = TypeVar("MessageT", bound=Message)
 
 
-def decode(body: bytes, message_type: type[MessageT]) -> MessageT:
-    """The message; invalid UTF-8 in strings becomes U+FFFD. Raises DecodeError when the body is something else."""
-    try:
-        return message_type.FromString(body)
-    except DecodeError:
-        # upb refuses a whole request for one bad string: repair the strings on the wire and try once more.
-        return message_type.FromString(repair_utf8(body, cast(Descriptor, message_type.DESCRIPTOR)))
+@dataclass(frozen=True)
+class Signal(Generic[MessageT]):
+    """What differs between the kinds of request."""
+
+    record: type[MessageT]
+    #: Decodes a scope, or a stretch of one.
+    scope: Callable[[bytes], Message]
+    #: Field of a scope that holds its records.
+    field: str
+
+
+SPANS = Signal(SpanMessage, ScopeSpans.FromString, "spans")
+LOGS = Signal(LogMessage, ScopeLogs.FromString, "log_records")
+METRICS = Signal(Metric, ScopeMetrics.FromString, "metrics")
+
+
+@dataclass(slots=True)
+class Piece(Generic[MessageT]):
+    """Records of one scope that were decoded together."""
+
+    records: list[MessageT]
+    raw: bytes
+    resource: Resource
+    scope: InstrumentationScope
+    #: Why none of them can be taken, None while they can.
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A record, or what should hold some, that cannot be decoded."""
+
+    place: str
+    reason: str
+
+
+def pieces(body: bytes, signal: Signal[MessageT], *, mend: bool = True) -> Iterator[Piece[MessageT] | Broken]:
+    """The records of a request in their order, a piece at a time.
+
+    With ``mend``, invalid UTF-8 in strings becomes U+FFFD. Raises DecodeError when the body is no such request,
+    TooLarge when it holds too many groups.
+    """
+    yield from _Reader(body, signal, Mender(MAX_MENDED if mend else 0)).pieces()
+
+
+class _Reader(Generic[MessageT]):
+    def __init__(self, body: bytes, signal: Signal[MessageT], mender: Mender) -> None:
+        self._body = body
+        self._signal = signal
+        self._mender = mender
+        self._groups = 0
+
+    def pieces(self) -> Iterator[Piece[MessageT] | Broken]:
+        for number, _, start, end in parts(self._body, 0, len(self._body)):
+            if number == _GROUPS:
+                yield from self._guarded(partial(self._group, start, end), "resource")
+
+    def _guarded(
+        self, read: Callable[[], Iterator[Piece[MessageT] | Broken]], place: str
+    ) -> Iterator[Piece[MessageT] | Broken]:
+        self._groups += 1
+        if self._groups > MAX_GROUPS:
+            raise TooLarge(f"expected at most {MAX_GROUPS} resources and scopes a request")
+        try:
+            yield from read()
+        except DecodeError as error:
+            yield Broken(place, str(error))
+
+    def _group(self, start: int, end: int) -> Iterator[Piece[MessageT] | Broken]:
+        resource, problem = self._resource(joined(self._body, start, end, _HEAD))
+        for number, _, inner, stop in parts(self._body, start, end):
+            if number != _SCOPES:
+                continue
+            for piece in self._guarded(partial(self._scope, inner, stop), "scope"):
+                if isinstance(piece, Piece):
+                    piece.resource, piece.problem = resource, problem
+                yield piece
+
+    def _resource(self, content: bytes) -> tuple[Resource, str | None]:
+        try:
+            return self._decoded(content, Resource), None
+        except DecodeError as error:
+            return Resource(), f"resource: {error}"
+
+    def _scope(self, start: int, end: int) -> Iterator[Piece[MessageT] | Broken]:
+        if end - start <= PIECE_BYTES and (whole := self._together(start, end)) is not None:
+            yield whole
+            return
+        scope = self._decoded(joined(self._body, start, end, _HEAD), InstrumentationScope)
+        for first, last in runs(self._body, start, end, _RECORDS, PIECE_BYTES):
+            run = self._together(first, last)
+            if run is not None:
+                run.scope = scope
+                yield run
+            else:
+                yield from self._each(first, last, scope)
+
+    def _together(self, start: int, end: int) -> Piece[MessageT] | None:
+        raw = self._body[start:end]
+        try:
+            scoped: Any = self._signal.scope(raw)
+        except DecodeError:
+            return None
+        return Piece(getattr(scoped, self._signal.field), raw, Resource(), scoped.scope)
+
+    def _each(self, start: int, end: int, scope: InstrumentationScope) -> Iterator[Piece[MessageT] | Broken]:
+        for number, _, inner, stop in parts(self._body, start, end):
+            if number != _RECORDS:
+                continue
+            raw = self._body[inner:stop]
+            try:
+                yield Piece([self._decoded(raw, self._signal.record)], raw, Resource(), scope)
+            except DecodeError as error:
+                yield Broken("record", str(error))
+
+    def _decoded(self, content: bytes, message_type: type[Any]) -> Any:
+        try:
+            return message_type.FromString(content)
+        except DecodeError:
+            if not self._mender.allowance:
+                raise
+            return message_type.FromString(self._mender.mend(content, cast(Descriptor, message_type.DESCRIPTOR)))
 
 
 def span_problem(span: SpanMessage) -> str | None:
     """Why the span cannot be taken, or None. Attributes need no look: protobuf has checked their form."""
-    if len(span.trace_id) != TRACE_ID_BYTES or span.trace_id == _ZERO_TRACE:
-        return f"trace_id: expected 16 bytes, not all zero, got {span.trace_id.hex()[:40] or 'none'}"
-    if len(span.span_id) != SPAN_ID_BYTES or span.span_id == _ZERO_SPAN:
-        return f"span_id: expected 8 bytes, not all zero, got {span.span_id.hex()[:40] or 'none'}"
-    if len(span.parent_span_id) not in (0, SPAN_ID_BYTES):
-        return f"parent_span_id: expected 8 bytes or none, got {span.parent_span_id.hex()[:40]}"
-    if span.start_time_unix_nano > MAX_TIME_NS or span.end_time_unix_nano > MAX_TIME_NS:
-        return "start_time_unix_nano, end_time_unix_nano: expected times before 2262"
-    return None
+    trace_id, span_id, parent = span.trace_id, span.span_id, span.parent_span_id
+    if len(trace_id) != TRACE_ID_BYTES or trace_id == _ZERO_TRACE:
+        return f"trace_id: expected 16 bytes, not all zero, got {_shown(trace_id)}"
+    if len(span_id) != SPAN_ID_BYTES or span_id == _ZERO_SPAN:
+        return f"span_id: expected 8 bytes, not all zero, got {_shown(span_id)}"
+    if parent and len(parent) != SPAN_ID_BYTES:
+        return f"parent_span_id: expected 8 bytes or none, got {_shown(parent)}"
+    start, end = span.start_time_unix_nano, span.end_time_unix_nano
+    if PLAUSIBLE_NS <= start < LAST_NS and PLAUSIBLE_NS <= end < LAST_NS:
+        return None
+    return time_problem("start_time_unix_nano", start) or time_problem("end_time_unix_nano", end)
 
 
 def log_problem(record: LogMessage) -> str | None:
+    """The same of a log record."""
     if len(record.trace_id) not in (0, TRACE_ID_BYTES):
-        return f"trace_id: expected 16 bytes or none, got {record.trace_id.hex()[:40]}"
+        return f"trace_id: expected 16 bytes or none, got {_shown(record.trace_id)}"
     if len(record.span_id) not in (0, SPAN_ID_BYTES):
-        return f"span_id: expected 8 bytes or none, got {record.span_id.hex()[:40]}"
-    if record.time_unix_nano > MAX_TIME_NS or record.observed_time_unix_nano > MAX_TIME_NS:
-        return "time_unix_nano: expected a time before 2262"
-    return None
-
-
-def raw_spans(request: ExportTraceServiceRequest) -> Iterator[SpanMessage]:
-    for resource_spans in request.resource_spans:
-        for scope_spans in resource_spans.scope_spans:
-            yield from scope_spans.spans
-
-
-def raw_logs(request: ExportLogsServiceRequest) -> Iterator[LogMessage]:
-    for resource_logs in request.resource_logs:
-        for scope_logs in resource_logs.scope_logs:
-            yield from scope_logs.log_records
-
-
-def spans(request: ExportTraceServiceRequest) -> Iterator[Span]:
-    """The acceptable spans of a request, in its order."""
-    for resource_spans in request.resource_spans:
-        resource = _attributes(resource_spans.resource.attributes)
-        for scope_spans in resource_spans.scope_spans:
-            name, version = scope_spans.scope.name, scope_spans.scope.version
-            for span in scope_spans.spans:
-                if span_problem(span) is None:
-                    yield _span(span, resource, name, version)
-
-
-def logs(request: ExportLogsServiceRequest) -> Iterator[LogRecord]:
-    for resource_logs in request.resource_logs:
-        resource = _attributes(resource_logs.resource.attributes)
-        for scope_logs in resource_logs.scope_logs:
-            for record in scope_logs.log_records:
-                if log_problem(record) is None:
-                    yield _log(record, resource)
-
-
-def _span(span: SpanMessage, resource: Attributes, scope_name: str, scope_version: str) -> Span:
-    parent = span.parent_span_id
-    return Span(
-        trace_id=span.trace_id.hex(),
-        span_id=span.span_id.hex(),
-        parent_span_id=parent.hex() if parent and parent != _ZERO_SPAN else None,
-        name=span.name,
-        kind=span.kind,
-        start_ns=span.start_time_unix_nano,
-        end_ns=span.end_time_unix_nano,
-        status_code=span.status.code,
-        status_message=span.status.message,
-        attributes=_attributes(span.attributes),
-        events=[
-            SpanEvent(e.name, e.time_unix_nano if e.time_unix_nano <= MAX_TIME_NS else 0, _attributes(e.attributes))
-            for e in span.events
-        ],
-        resource=resource,
-        scope_name=scope_name,
-        scope_version=scope_version,
+        return f"span_id: expected 8 bytes or none, got {_shown(record.span_id)}"
+    return time_problem("time_unix_nano", record.time_unix_nano) or time_problem(
+        "observed_time_unix_nano", record.observed_time_unix_nano
     )
 
 
-def _log(record: LogMessage, resource: Attributes) -> LogRecord:
-    return LogRecord(
-        trace_id=record.trace_id.hex() if record.trace_id and record.trace_id != _ZERO_TRACE else None,
-        span_id=record.span_id.hex() if record.span_id and record.span_id != _ZERO_SPAN else None,
-        time_ns=record.time_unix_nano or record.observed_time_unix_nano,
-        event_name=record.event_name,
-        body=_value(record.body),
-        attributes=_attributes(record.attributes),
-        resource=resource,
-    )
+def data_points(metric: Metric) -> int:
+    """How many data points a metric has."""
+    data = metric.WhichOneof("data")
+    return len(getattr(metric, data).data_points) if data else 0
 
 
-def _attributes(pairs: Any) -> Attributes:
-    return {pair.key: _value(pair.value) for pair in pairs}
+def _shown(identifier: bytes) -> str:
+    return identifier[:20].hex() or "none"
 
 
-def _value(value: AnyValue) -> Any:
-    kind = value.WhichOneof("value")
-    if kind == "string_value":
-        return value.string_value
-    if kind == "double_value":
-        return value.double_value if math.isfinite(value.double_value) else None
-    if kind == "array_value":
-        return [_value(item) for item in value.array_value.values]
-    if kind == "kvlist_value":
-        return _attributes(value.kvlist_value.values)
-    if kind == "bytes_value":
-        return base64.b64encode(value.bytes_value).decode()  # as OTLP/JSON has it
-    return getattr(value, kind) if kind else None
+class Converter:
+    """Messages in our shape; ``nonfinite`` counts the NaN and infinities that became null on the way."""
 
+    def __init__(self) -> None:
+        self.nonfinite = 0
+        self._resource: tuple[Resource | None, Attributes] = (None, {})
 
-def repair_utf8(data: bytes, descriptor: Descriptor, depth: int = 0) -> bytes:
-    """The message with every string field made valid UTF-8; raises DecodeError on a broken wire format."""
-    if depth > _MAX_DEPTH:
-        raise DecodeError(f"nested deeper than {_MAX_DEPTH} messages")
-    repaired = bytearray()
-    position = 0
-    while position < len(data):
-        start = position
-        tag, position = _varint(data, position)
-        wire_type = tag & 7
-        if not tag >> 3:
-            raise DecodeError("a field has the number 0")
-        if wire_type == _LENGTH:
-            length, position = _varint(data, position)
-            end = position + length
-            if end > len(data):
-                raise DecodeError("a length runs beyond the end of the message")
-            content = _repair_field(data[position:end], descriptor.fields_by_number.get(tag >> 3), depth)
-            repaired += _encode_varint(tag) + _encode_varint(len(content)) + content
-        else:
-            end = _skip(data, position, wire_type)
-            repaired += data[start:end]
-        position = end
-    return bytes(repaired)
+    def span(self, span: SpanMessage, piece: Piece[SpanMessage]) -> Span:
+        parent = span.parent_span_id
+        return Span(
+            trace_id=span.trace_id.hex(),
+            span_id=span.span_id.hex(),
+            parent_span_id=parent.hex() if parent and parent != _ZERO_SPAN else None,
+            name=span.name,
+            kind=span.kind,
+            start_ns=span.start_time_unix_nano,
+            end_ns=span.end_time_unix_nano,
+            status_code=span.status.code,
+            status_message=span.status.message,
+            attributes=self._attributes(span.attributes),
+            events=[
+                SpanEvent(
+                    e.name,
+                    e.time_unix_nano if e.time_unix_nano < LAST_NS else 0,
+                    self._attributes(e.attributes),
+                )
+                for e in span.events
+            ],
+            links=[SpanLink(link.trace_id.hex(), link.span_id.hex()) for link in span.links],
+            resource=self._resource_of(piece),
+            scope_name=piece.scope.name,
+            scope_version=piece.scope.version,
+        )
 
+    def log(self, record: LogMessage, piece: Piece[LogMessage]) -> LogRecord:
+        return LogRecord(
+            trace_id=record.trace_id.hex() if record.trace_id and record.trace_id != _ZERO_TRACE else None,
+            span_id=record.span_id.hex() if record.span_id and record.span_id != _ZERO_SPAN else None,
+            time_ns=record.time_unix_nano or record.observed_time_unix_nano,
+            event_name=record.event_name,
+            body=self._value(record.body),
+            attributes=self._attributes(record.attributes),
+            resource=self._resource_of(piece),
+        )
 
-def _repair_field(content: bytes, field: FieldDescriptor | None, depth: int) -> bytes:
-    if field is not None and field.type == FieldDescriptor.TYPE_STRING:
-        return content.decode("utf-8", "replace").encode()
-    if field is not None and field.type == FieldDescriptor.TYPE_MESSAGE and field.message_type is not None:
-        return repair_utf8(content, field.message_type, depth + 1)
-    return content
+    def _resource_of(self, piece: Piece[Any]) -> Attributes:
+        """The attributes of the piece's resource: the same object for all records of it."""
+        message, attributes = self._resource
+        if message is not piece.resource:
+            # Not counted here: what a resource says is told once for many records, or for none.
+            attributes = Converter()._attributes(piece.resource.attributes)
+            self._resource = (piece.resource, attributes)
+        return attributes
 
+    def _attributes(self, pairs: Any) -> Attributes:
+        return {pair.key: self._value(pair.value) for pair in pairs}
 
-def _skip(data: bytes, position: int, wire_type: int) -> int:
-    if wire_type == _VARINT:
-        return _varint(data, position)[1]
-    if wire_type not in (_FIXED64, _FIXED32):
-        raise DecodeError(f"wire type {wire_type} has no place in OTLP")
-    end = position + (8 if wire_type == _FIXED64 else 4)
-    if end > len(data):
-        raise DecodeError("the message ends inside a field")
-    return end
+    def _value(self, value: AnyValue) -> Any:
+        kind = value.WhichOneof("value")
+        if kind == "string_value":
+            return value.string_value
+        if kind == "double_value":
+            return self._finite(value.double_value)
+        if kind == "array_value":
+            return [self._value(item) for item in value.array_value.values]
+        if kind == "kvlist_value":
+            return self._attributes(value.kvlist_value.values)
+        if kind == "bytes_value":
+            return base64.b64encode(value.bytes_value).decode()  # as OTLP/JSON has it
+        # Kinds that newer senders know are null, as in JSON.
+        return getattr(value, kind) if kind in ("int_value", "bool_value") else None
 
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 70:
-        if position >= len(data):
-            raise DecodeError("the message ends inside a number")
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    raise DecodeError("a number is longer than ten bytes")
-
-
-def _encode_varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    def _finite(self, value: float) -> float | None:
+        if math.isfinite(value):
+            return value
+        self.nonfinite += 1
+        return None

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import msgspec
-from fastapi import Request, Response
+from fastapi import HTTPException, Request, Response
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.routing import APIRoute
-from google.rpc import code_pb2, status_pb2
+from google.protobuf import json_format
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+from starlette.exceptions import HTTPException as StarletteException
 
+from collector.access import BadProject, Forbidden
 from collector.body import ACCEPTED_CODINGS, CorruptBody, TooLarge, UnknownCoding, media_type
 from collector.events_in import BodyError
+from collector.keyring import Unauthenticated
 from collector.otlp import OtlpError
+from collector.quotas import QuotaExceeded
 from collector.registry import StrictRefusal, UnknownSkill
 from collector.wal import Overloaded
 
@@ -21,15 +26,40 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 
 
-class Problem(Exception):  # noqa: N818 - an answer
-    """A refusal: HTTP status, google.rpc code and a message that says what was expected."""
+#: The refusals that any route may answer with, for OpenAPI.
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The request cannot be read, or nothing in it was acceptable"},
+    401: {"description": "A key is needed, and this is none"},
+    403: {"description": "The key's role or project does not allow it"},
+    404: {"description": "There is no such thing"},
+    408: {"description": "The body did not come in time"},
+    413: {"description": "The body is too large, before or after decompression, or holds too much"},
+    415: {"description": "The media type or the coding of the body is not taken"},
+    429: {"description": "The key's quota is used up; come again after Retry-After"},
+    503: {"description": "Overloaded, or the disk is full; come again after Retry-After"},
+}
 
-    def __init__(self, status: int, code: int, message: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status = status
+
+class Problem(HTTPException):
+    """A refusal: HTTP status, google.rpc code and a message that says what was expected.
+
+    ``retry_after_s`` is set where the same request may be taken later. A route that isn't a StatusRoute answers it as
+    FastAPI answers its own.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: int,
+        message: str,
+        headers: dict[str, str] | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        waiting = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
+        super().__init__(status, message, (headers or {}) | waiting)
         self.code = code
         self.message = message
-        self.headers = headers or {}
+        self.retry_after_s = retry_after_s
 
 
 def invalid(message: str) -> Problem:
@@ -41,7 +71,11 @@ def unsupported(message: str) -> Problem:
 
 
 def overloaded(reason: str, retry_after_s: int) -> Problem:
-    return Problem(503, code_pb2.UNAVAILABLE, reason, {"Retry-After": str(retry_after_s)})
+    return Problem(503, code_pb2.UNAVAILABLE, reason, retry_after_s=retry_after_s)
+
+
+def timed_out(message: str) -> Problem:
+    return Problem(408, code_pb2.DEADLINE_EXCEEDED, message)
 
 
 def problem_of(error: Exception) -> Problem | None:
@@ -51,25 +85,49 @@ def problem_of(error: Exception) -> Problem | None:
             return error
         case Overloaded():
             return overloaded(error.reason, error.retry_after_s)
+        case Unauthenticated():
+            return Problem(401, code_pb2.UNAUTHENTICATED, str(error), {"WWW-Authenticate": "Bearer"})
+        case Forbidden():
+            return Problem(403, code_pb2.PERMISSION_DENIED, str(error))
+        case QuotaExceeded():
+            return Problem(429, code_pb2.RESOURCE_EXHAUSTED, str(error), retry_after_s=error.retry_after_s)
         case TooLarge():
             return Problem(413, code_pb2.RESOURCE_EXHAUSTED, str(error))
         case UnknownCoding():
             return unsupported(str(error))
         case UnknownSkill():
             return Problem(404, code_pb2.NOT_FOUND, str(error.args[0]))
-        case CorruptBody() | BodyError() | OtlpError() | StrictRefusal():
+        case CorruptBody() | BodyError() | OtlpError() | StrictRefusal() | BadProject():
             return invalid(str(error))
         case _:
             return None
 
 
+def outcome_of(error: Exception) -> str:
+    """How a request that ended so is counted: `overloaded` where the sender is to come again, else `refused`."""
+    problem = problem_of(error)
+    return "overloaded" if problem is not None and problem.code == code_pb2.UNAVAILABLE else "refused"
+
+
 def render(problem: Problem, media: str) -> Response:
     """The refusal as protobuf where the request was that, else as JSON."""
+    headers = dict(problem.headers or {})
+    status = status_pb2.Status(code=problem.code, message=problem.message)
+    if problem.status_code == 400:
+        reason = error_details_pb2.BadRequest.FieldViolation(description=problem.message)
+        status.details.add().Pack(error_details_pb2.BadRequest(field_violations=[reason]))
     if media == PROTOBUF:
-        body = status_pb2.Status(code=problem.code, message=problem.message).SerializeToString()
-        return Response(body, problem.status, problem.headers, PROTOBUF)
-    body = msgspec.json.encode({"code": problem.code, "message": problem.message})
-    return Response(body, problem.status, problem.headers, JSON)
+        return Response(status.SerializeToString(), problem.status_code, headers, PROTOBUF)
+    return Response(json_format.MessageToJson(status, indent=None), problem.status_code, headers, JSON)
+
+
+async def render_unrouted(request: Request, error: Exception) -> Response:
+    """What no route answers (404, 405), as protobuf where the request was that, else as FastAPI answers it."""
+    assert isinstance(error, StarletteException)
+    media = media_type(request.headers.get("content-type", ""))
+    if media != PROTOBUF:
+        return await http_exception_handler(request, error)
+    return render(Problem(error.status_code, code_pb2.UNIMPLEMENTED, error.detail, dict(error.headers or {})), media)
 
 
 class StatusRoute(APIRoute):

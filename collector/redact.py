@@ -61,7 +61,8 @@ MASKS: tuple[Mask, ...] = (
         None,
         _pattern(
             r"\b(?:sk|pk|rk)[-_](?=[\w-]*\d)[\w-]{16,}|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|"
-            r"\bxox[abprs]-[\w-]{10,}|\bAIza[\w-]{30,}|\bhf_\w{20,}|\bnpm_\w{30,}|\bpypi-[\w-]{20,}"
+            r"\bxox[abprs]-[\w-]{10,}|\bAIza[\w-]{30,}|\bhf_\w{20,}|\bnpm_\w{30,}|\bpypi-[\w-]{20,}|"
+            r"\bpw_[0-9a-f]{6,}_[\w-]{8,}"  # our own
         ),
     ),
     Mask(

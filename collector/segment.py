@@ -52,6 +52,10 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     encoding: str
     #: Events that were acceptable at the door: how soon the flusher has enough for a commit.
     events: int = 1
+    #: A key decided the project: items that name another one were refused.
+    bound: bool = False
+    #: It came by `pickwise import`, so its rows are history that no retention takes.
+    imported: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,13 @@ class SpanEvent(msgspec.Struct):
     attributes: Attributes
 
 
+class SpanLink(msgspec.Struct, frozen=True):
+    """Another span, often of another trace, that the span goes back to."""
+
+    trace_id: str
+    span_id: str
+
+
 class Span(msgspec.Struct, kw_only=True):
     """One finished span. Ids are lower-case hex, times Unix nanoseconds (0: absent)."""
 
@@ -32,6 +39,7 @@ class Span(msgspec.Struct, kw_only=True):
     status_message: str
     attributes: Attributes
     events: list[SpanEvent]
+    links: list[SpanLink] = []
     resource: Attributes
     scope_name: str
     scope_version: str

@@ -30,7 +30,7 @@ CANDIDATE = pl.Struct(
 STAGES = ("intent", "embed", "sparse", "dense", "merge", "rerank", "llm_select", "total")
 
 #: Columns of every fact table. ``time`` is event time; ``time_is_receipt`` flags events that carried none.
-#: ``fact`` is a hash of the content; ``source_request`` names the log record, for replay.
+#: ``fact`` is a hash of the content; ``source_request`` names the log record, for replay, and says which were imported.
 _FACT: dict[str, DataType | DataTypeClass] = {
     "project": TEXT,
     "date": pl.Date,
@@ -84,6 +84,9 @@ FACT_TABLES: dict[str, pl.Schema] = {
         _FACT
         | {
             "role": TEXT,
+            # Of runs and retrievals alone.
+            "ended_at": TIME,
+            "parent_span_id": TEXT,
             "turn": WHOLE,
             "query": TEXT,
             "truncated": FLAG,
@@ -236,3 +239,15 @@ JOB_TABLES: dict[str, pl.Schema] = {
 TABLES: dict[str, pl.Schema] = FACT_TABLES | JOB_TABLES
 #: Raised when a column changes its meaning; added columns merge by themselves.
 SCHEMA_VERSION = 1
+
+_IMPORTED = "import/"
+
+
+def source_request(seq: int, imported: bool) -> str:
+    """The name of a log record in the rows that it brought; it tells imported rows from received ones."""
+    return f"{_IMPORTED if imported else ''}{seq:020d}"
+
+
+def is_imported() -> pl.Expr:
+    """The rows of a fact table that came by `pickwise import`."""
+    return pl.col("source_request").str.starts_with(_IMPORTED).fill_null(False)

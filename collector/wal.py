@@ -80,6 +80,8 @@ class _Pending:
     events: int
     body: bytes
     future: Future[int]
+    bound: bool
+    imported: bool
 
 
 class Wal:
@@ -109,6 +111,7 @@ class Wal:
         self._segment_age_s = segment_age_s
         self._queue: deque[_Pending] = deque()
         self._queued_bytes = 0
+        self._queued_requests = 0
         self._backlog_bytes = 0
         self._ready = threading.Condition()
         self._files = threading.Lock()  # segments and the active file: the writer's and the releaser's
@@ -130,6 +133,11 @@ class Wal:
         return self._queued_bytes
 
     @property
+    def queue_requests(self) -> int:
+        """Requests that wait for the disk."""
+        return self._queued_requests
+
+    @property
     def backlog_bytes(self) -> int:
         """Synced bytes that are not yet committed to the tables."""
         return self._backlog_bytes
@@ -140,17 +148,29 @@ class Wal:
         return self._broken or (None if self._writer.is_alive() else "the log's writer has ended")
 
     def append(
-        self, kind: Kind, project: str, encoding: str, body: bytes, *, events: int = 1, received_at: int | None = None
+        self,
+        kind: Kind,
+        project: str,
+        encoding: str,
+        body: bytes,
+        *,
+        events: int = 1,
+        received_at: int | None = None,
+        bound: bool = False,
+        imported: bool = False,
     ) -> Future[int]:
         """Queue a record; the future gives its sequence number once it is on disk.
 
         Raises Overloaded when the queue or the backlog is full or the log is closing; the future fails with it
         when the disk refuses.
         """
-        pending = _Pending(kind, project, encoding, received_at or time.time_ns(), events, body, Future())
+        pending = _Pending(
+            kind, project, encoding, received_at or time.time_ns(), events, body, Future(), bound, imported
+        )
         with self._ready:
             self._admit(len(body))
             self._queued_bytes += len(body)
+            self._queued_requests += 1
             self._queue.append(pending)
             self._ready.notify()
         return pending.future
@@ -236,6 +256,7 @@ class Wal:
                 self.on_durable()
             with self._ready:
                 self._queued_bytes -= sum(len(pending.body) for pending in group)
+                self._queued_requests -= len(group)
 
     def _take_group(self) -> list[_Pending]:
         """Everything that waits, up to a bound; empty only when the log closes."""
@@ -254,6 +275,7 @@ class Wal:
                         size += len(pending.body)
                     else:
                         self._queued_bytes -= len(pending.body)
+                        self._queued_requests -= 1
                 if group:
                     return group
 
@@ -274,6 +296,8 @@ class Wal:
                     received_at=pending.received_at,
                     encoding=pending.encoding,
                     events=pending.events,
+                    bound=pending.bound,
+                    imported=pending.imported,
                 )
                 for index, pending in enumerate(group)
             ]

@@ -356,6 +356,7 @@ def _language(text: str) -> str | None:
 
 def _headers(project: str | None, api_key: str | None) -> dict[str, str]:
     headers = {"X-Pickwise-Project": project} if project else {}
+    api_key = api_key or os.environ.get("PICKWISE_API_KEY")
     return headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, HTTPException, Query
+from fastapi import APIRouter, Depends, HTTPException, Query
 
 from analytics import frames, portrait, replay
 from analytics import report as reports
 from analytics.metrics.declarations import BY_NAME
 from analytics.query import MetricError, metric
 from analytics.tables import Tables
-from pickwise.events import DEFAULT_PROJECT, EventError, as_datetime, parse_instant
+from collector.callers import Reader
+from pickwise.events import EventError, as_datetime, parse_instant
 from pickwise.settings import Settings
 
 
@@ -27,10 +28,8 @@ def _time(name: str, value: str | None) -> datetime | None:
     return None if nanoseconds is None else as_datetime(nanoseconds)
 
 
-def _project(
-    project: str | None = None, x_pickwise_project: Annotated[str | None, Header(include_in_schema=False)] = None
-) -> str:
-    return project or x_pickwise_project or DEFAULT_PROJECT
+def _project(caller: Reader) -> str:
+    return caller.project
 
 
 Project = Annotated[str, Depends(_project)]

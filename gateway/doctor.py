@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,25 +10,12 @@ from typing import Any
 
 import msgspec
 
-from collector.lake import Lake
 from collector.lock import holder
-from collector.tables import TABLES
+from gateway.check import Check
+from gateway.check_folder import folder_checks
+from gateway.check_service import service_checks
 from pickwise.embed import WORDS, EmbedderUnavailable, load_embedder
 from pickwise.settings import Settings, SettingsError, load_settings
-
-#: Less free space than this is worth a word, bytes.
-LOW_DISK = 2 * 2**30
-#: A log backlog beyond this means that the flusher does not keep up, bytes.
-LARGE_BACKLOG = 256 * 2**20
-
-
-class Check(msgspec.Struct):
-    """One finding: ``ok``, ``note`` (works, but know it) or ``bad``, with the mend."""
-
-    name: str
-    state: str
-    finding: str
-    mend: str = ""
 
 
 def examine(data_dir: Path | None) -> dict[str, Any]:
@@ -40,7 +26,7 @@ def examine(data_dir: Path | None) -> dict[str, Any]:
     except SettingsError as error:
         wrong = Check("settings", "bad", str(error), "correct that setting")
         return {"checks": [msgspec.to_builtins(wrong)], "settings": []}
-    checks = [*_installation(settings), *_folder(settings.data_dir)]
+    checks = [*_installation(settings), *_folder(settings)]
     return {"checks": [msgspec.to_builtins(check) for check in checks], "settings": list(_sources(settings, flags))}
 
 
@@ -66,7 +52,8 @@ def _embedder(settings: Settings) -> Check:
         return Check("embedder", "bad", str(error), "install it, or set PICKWISE_EMBEDDER=use")
 
 
-def _folder(data_dir: Path) -> Iterator[Check]:
+def _folder(settings: Settings) -> Iterator[Check]:
+    data_dir = settings.data_dir
     if not data_dir.exists():
         yield Check(
             "data folder", "note", f"{data_dir} does not exist yet", "start `pickwise serve` or import something"
@@ -81,52 +68,10 @@ def _folder(data_dir: Path) -> Iterator[Check]:
     yield Check("data folder", "ok", str(data_dir.resolve()))
     held = holder(data_dir)
     if held:
-        yield Check("service", "ok", f"process {held.pid} on {held.host} holds the folder, HTTP port {held.http_port}")
+        yield from service_checks(settings, held)
     else:
-        yield Check("service", "note", "no service is running on this folder")
-    yield _disk(data_dir)
-    yield _backlog(data_dir)
-    yield _dead_letters(data_dir)
-    yield from _tables(data_dir)
-
-
-def _disk(data_dir: Path) -> Check:
-    free = shutil.disk_usage(data_dir).free
-    finding = f"{free / 2**30:.1f} GiB free"
-    return Check("disk", "ok", finding) if free > LOW_DISK else Check("disk", "bad", finding, "free some space")
-
-
-def _backlog(data_dir: Path) -> Check:
-    size = sum(segment.stat().st_size for segment in (data_dir / "wal").glob("*"))
-    if size <= LARGE_BACKLOG:
-        return Check("log", "ok", f"{size / 2**20:.1f} MiB in the log")
-    return Check(
-        "log", "bad", f"{size / 2**20:.0f} MiB are not committed yet", "is a collector running? see logs/collect.log"
-    )
-
-
-def _dead_letters(data_dir: Path) -> Check:
-    count = sum(1 for _ in (data_dir / "rejected").glob("*"))
-    if not count:
-        return Check("rejected", "ok", "no request failed to decode")
-    return Check(
-        "rejected", "bad", f"{count} requests failed to decode", f"read {data_dir / 'rejected'} and report them"
-    )
-
-
-def _tables(data_dir: Path) -> Iterator[Check]:
-    lake = Lake(data_dir)
-    for table in TABLES:
-        missing = [file for file in lake.files(table) if not Path(file).exists()]
-        if missing:
-            yield Check(
-                f"table {table}",
-                "bad",
-                f"{len(missing)} files are gone, e.g. {missing[0]}",
-                "restore them from a backup",
-            )
-    present = [table for table in TABLES if lake.version(table) >= 0]
-    yield Check("tables", "ok", f"{len(present)} of {len(TABLES)} exist: {', '.join(present) or 'none yet'}")
+        yield Check("service", "note", "no service is running on this folder", "start `pickwise serve`")
+    yield from folder_checks(settings, is_held=held is not None)
 
 
 def _sources(settings: Settings, flags: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -144,7 +89,8 @@ def _sources(settings: Settings, flags: dict[str, Any]) -> Iterator[dict[str, An
             else "default"
         )
         value = getattr(settings, name)
-        yield {"name": name, "value": "***" if "secret" in name and value else value, "source": source}
+        is_secret = "secret" in name or name == "api_key"
+        yield {"name": name, "value": "***" if is_secret and value else value, "source": source}
 
 
 def _toml() -> dict[str, Any]:

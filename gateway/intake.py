@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,15 +11,20 @@ from typing import Any, Protocol
 import httpx
 import msgspec
 
-from collector.decode import is_project
+from collector.access import IMPORT_HEADER
 from collector.events_in import Rejection, read_items
 from collector.importers import Batch
 from collector.lock import FolderHeld, Holder, holder
+from collector.projects import is_project
 from collector.service import Collector
 from pickwise.settings import Settings
 
 _PATHS = {"events": "/v1/events", "registry": "/v1/registry", "traces": "/v1/traces", "logs": "/v1/logs"}
 _MEDIA = {"ndjson": "application/x-ndjson", "json": "application/json"}
+_KEY_HINTS = {
+    401: "; give a key of the project in PICKWISE_API_KEY",
+    403: "; PICKWISE_API_KEY must hold a key of the project with the role ingest",
+}
 #: A batch waits at most this long for its acknowledgement, and a refresh for the backlog, seconds.
 TIMEOUT_S = 300.0
 
@@ -61,8 +67,14 @@ def open_intake(settings: Settings, project: str) -> Iterator[Intake]:
         return
     if held.http_port is None:
         raise FolderHeld(Path(settings.data_dir), held)
-    with httpx.Client(base_url=_url(held), headers={"X-Pickwise-Project": project}, timeout=TIMEOUT_S) as client:
+    headers = {"X-Pickwise-Project": project, IMPORT_HEADER: "1"} | key_header(settings)
+    with httpx.Client(base_url=service_url(held), headers=headers, timeout=TIMEOUT_S) as client:
         yield _Remote(client)
+
+
+def key_header(settings: Settings) -> dict[str, str]:
+    """What a request to a running service bears: the key of the setting ``api_key``, where there is one."""
+    return {"Authorization": f"Bearer {settings.api_key.get_secret_value()}"} if settings.api_key else {}
 
 
 class _Direct:
@@ -77,7 +89,7 @@ class _Direct:
             answer = self._collector.registry.upsert(self._project, list(read_items(batch.body, "ndjson")))
             return Receipt(answer.accepted, [f"entry {r.index} ({r.skill_id}): {r.reason}" for r in answer.rejected])
         submit = self._collector.submit_traces if batch.kind == "traces" else self._collector.submit_logs
-        parsed, durable = submit(batch.body, "json", self._project)
+        parsed, durable = submit(batch.body, "json", self._project, imported=True)
         if durable is not None:
             durable.result(TIMEOUT_S)
         return Receipt(batch.count, [parsed.message] if parsed.rejected else [])
@@ -86,7 +98,7 @@ class _Direct:
         self._collector.refresh()
 
     def _events(self, body: bytes) -> Receipt:
-        parsed, durable = self._collector.submit_events(body, "ndjson", self._project)
+        parsed, durable = self._collector.submit_events(body, "ndjson", self._project, imported=True)
         if durable is not None:
             durable.result(TIMEOUT_S)
         skills, refused = self._collector.submit_skills(parsed, self._project)
@@ -98,9 +110,7 @@ class _Remote:
         self._client = client
 
     def send(self, batch: Batch) -> Receipt:
-        answer = self._client.post(
-            _PATHS[batch.kind], content=batch.body, headers={"Content-Type": _MEDIA[batch.encoding]}
-        )
+        answer = self._post(batch)
         document: dict[str, Any] = answer.json() if answer.content else {}
         if batch.kind in ("traces", "logs"):
             self._check(answer)
@@ -116,15 +126,31 @@ class _Remote:
         ]
         return Receipt(document["accepted"], problems)
 
+    def _post(self, batch: Batch) -> httpx.Response:
+        """The service's answer; a busy one is asked again for as long as it says that this helps."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            answer = self._client.post(
+                _PATHS[batch.kind], content=batch.body, headers={"Content-Type": _MEDIA[batch.encoding]}
+            )
+            wait = answer.headers.get("Retry-After", "")
+            if not wait.isdigit() or time.monotonic() + int(wait) > deadline:
+                return answer
+            time.sleep(int(wait))
+
     def refresh(self) -> None:
         self._check(self._client.post("/v1/refresh"))
 
     def _check(self, answer: httpx.Response) -> None:
         if answer.is_error:
-            raise ServiceRefused(f"the service at {self._client.base_url} answered {answer.status_code}: {answer.text}")
+            mend = _KEY_HINTS.get(answer.status_code, "")
+            raise ServiceRefused(
+                f"the service at {self._client.base_url} answered {answer.status_code}: {answer.text}{mend}"
+            )
 
 
-def _url(held: Holder) -> str:
+def service_url(held: Holder) -> str:
+    """Where the service that holds a folder answers."""
     address = "127.0.0.1" if held.address in (None, "0.0.0.0", "::") else held.address
     return f"http://[{address}]:{held.http_port}" if ":" in address else f"http://{address}:{held.http_port}"
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from pickwise.events import EVENT_TYPES, Event
+from pickwise.events import EVENT_TYPES, MAX_EVENT_BYTES, Event
 
 AttributeValue = str | bool | int | float | list[str]
 
@@ -70,7 +70,7 @@ def from_attributes(attributes: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _from_json(value: Any) -> Any:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or len(value) > MAX_EVENT_BYTES:  # too long for an event, whatever it holds
         return value
     try:
         return msgspec.json.decode(value)

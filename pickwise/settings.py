@@ -6,10 +6,12 @@ import json
 import re
 import tomllib
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -18,6 +20,9 @@ from pydantic_settings import (
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+
+from pickwise.known_tools import PROXIES, ROUTERS
+from pickwise.tool_routes import ProxyTool, RouterTool, ToolRoutes, as_entries
 
 
 class ErrorPattern(BaseModel):
@@ -52,6 +57,29 @@ def _as_list(value: Any) -> Any:
 Strings = Annotated[list[str], NoDecode, BeforeValidator(_as_list)]
 
 
+#: Tables whose rows are events of a day; the others are histories that count as a whole.
+RETAINED_TABLES = ("selections", "calls", "feedback", "routes", "portraits", "alerts")
+
+
+def _as_ages(value: Any) -> Any:
+    """Days by table: an object, or in a variable JSON or `calls=30, feedback=365`."""
+    if isinstance(value, str):
+        text = value.strip()
+        pairs = (item.partition("=") for item in text.split(",") if item.strip())
+        try:
+            value = json.loads(text) if text.startswith("{") else {k.strip(): float(days) for k, _, days in pairs}
+        except ValueError as error:
+            raise ValueError(f"expected a JSON object or TABLE=DAYS with commas between them: {error}") from error
+    if not isinstance(value, dict):
+        return value
+    for table, days in value.items():
+        if table not in RETAINED_TABLES:
+            raise ValueError(f"{table!r:.40}: expected one of {', '.join(RETAINED_TABLES)}")
+        if not isinstance(days, int | float) or isinstance(days, bool) or days <= 0:
+            raise ValueError(f"{table}: expected a number of days above 0, got {days!r:.40}")
+    return value
+
+
 def _as_patterns(value: Any) -> Any:
     """Accept one pattern, a list of strings or the full objects; in a variable as JSON, or one bare pattern."""
     if isinstance(value, str):
@@ -61,6 +89,16 @@ def _as_patterns(value: Any) -> Any:
     if not isinstance(values, list | tuple):
         return values
     return [{"pattern": item} if isinstance(item, str) else item for item in values]
+
+
+def _http_url(value: str) -> str:
+    """A URL to post to; the port of one that is none raises ValueError too."""
+    target = urlsplit(value)
+    if target.scheme not in ("http", "https") or not target.hostname or target.port == 0:
+        raise ValueError("expected a URL like http://127.0.0.1:4320")
+    if target.username is not None or target.query or target.fragment:
+        raise ValueError("expected a URL without user, query and fragment; keys go into OTEL_EXPORTER_OTLP_HEADERS")
+    return value
 
 
 class Settings(BaseSettings):
@@ -76,17 +114,54 @@ class Settings(BaseSettings):
     grpc_port: int = Field(4317, ge=0, le=65535, description="OTLP/gRPC; 0 takes a free port")
     dashboard_port: int = Field(8501, ge=0, le=65535, description="the dashboard; 0 takes a free port")
     insecure: bool = Field(False, description="allow a non-loopback address without API keys")
+    require_keys: bool | None = Field(
+        None, description="whether requests need an API key; absent: as soon as the folder has one"
+    )
+    api_key: SecretStr | None = Field(None, description="the key that commands send to a running service")
 
     flush_interval_s: float = Field(1.0, gt=0, description="longest wait from acknowledgement to commit, seconds")
     flush_events: int = Field(5_000, gt=0, description="commit at the latest after so many events")
     queue_bytes: int = Field(64 * 2**20, gt=0, description="acknowledgements waiting for the disk, bytes; beyond: 503")
+    inflight_bytes: int = Field(
+        128 * 2**20, gt=0, description="bodies that are read and judged at once, bytes; beyond: wait, then 503"
+    )
+    inflight_requests: int = Field(128, gt=0, description="the same in requests; as many more may wait")
     backlog_bytes: int = Field(2 * 2**30, gt=0, description="log not yet committed, bytes; beyond: 503")
     compact_every: int = Field(60, gt=0, description="commits of a table between two compactions")
+
+    self_traces: str | None = Field(
+        None,
+        description="URL of another OTLP/HTTP receiver for spans of the collector's own work, see "
+        "[telemetry](telemetry.md); absent: none",
+    )
+    self_traces_ratio: float = Field(1.0, ge=0, le=1, description="share of the commits that are traced")
 
     store_queries: Literal["redacted", "hash"] = Field("redacted", description="keep the masked text, or a keyed hash")
     allow_arguments: Strings = Field([], description="argument names whose values are kept, as skill_id:name or name")
     error_patterns: Annotated[list[ErrorPattern], NoDecode, BeforeValidator(_as_patterns)] = Field(
         [], description="results that mean failure although the call reports none"
+    )
+    router_tools: Annotated[list[RouterTool], NoDecode, BeforeValidator(as_entries)] = Field(
+        [], description="tools whose result lists skills to choose from, see [routers](routers.md)"
+    )
+    proxy_tools: Annotated[list[ProxyTool], NoDecode, BeforeValidator(as_entries)] = Field(
+        [], description="tools whose arguments name the skill that they call, see [routers](routers.md)"
+    )
+    known_tools: bool = Field(True, description="know the router and proxy tools of common libraries by their names")
+
+    archive_days: float = Field(
+        3.0, ge=0, description="redacted requests are kept so long for `pickwise replay`, days; 0: not at all"
+    )
+    dead_letter_days: float = Field(
+        14.0, gt=0, description="raw requests that could not be mapped, and damaged log files, are kept so long, days"
+    )
+    retention_days: float | None = Field(
+        None, gt=0, description="events older than this are removed, days; absent: kept. Imported history stays"
+    )
+    retention: Annotated[dict[str, float], NoDecode, BeforeValidator(_as_ages)] = Field(
+        {},
+        description="the same per table, in place of `retention_days`: `selections`, `calls`, `feedback`, `routes`, "
+        "`portraits`, `alerts`; as JSON, or `calls=30, feedback=365`",
     )
 
     excluded_environments: Strings = Field(
@@ -103,6 +178,17 @@ class Settings(BaseSettings):
     alert_interval_s: float = Field(15.0, gt=0, description="seconds between two evaluations of the alert rules")
     webhook_urls: Strings = Field([], description="where alert notifications are posted")
     webhook_secret: str | None = Field(None, description="key of the webhook signature (HMAC-SHA256)")
+
+    @field_validator("self_traces")
+    @classmethod
+    def _receives_traces(cls, value: str | None) -> str | None:
+        return value if value is None else _http_url(value)
+
+    @cached_property
+    def tool_routes(self) -> ToolRoutes:
+        """The router and proxy tools: the user's own hide known ones of the same names."""
+        known = (ROUTERS, PROXIES) if self.known_tools else ([], [])
+        return ToolRoutes((self.router_tools, self.proxy_tools), known)
 
     @classmethod
     def settings_customise_sources(

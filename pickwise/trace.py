@@ -16,6 +16,7 @@ a ``call`` marks that call as failed and goes on its way.
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -48,7 +49,8 @@ class SelectionTracer:
     """The sender of one process. Safe to use from several threads.
 
     Give a ``tracer_provider`` to send through an OpenTelemetry set-up that you already have; ``endpoint``, ``project``,
-    ``environment``, ``release`` and ``api_key`` belong to the resource and exporter that are built without one.
+    ``environment``, ``release`` and ``api_key`` (absent: the variable ``PICKWISE_API_KEY``) belong to the resource and
+    exporter that are built without one.
     """
 
     def __init__(
@@ -180,6 +182,7 @@ def _provider(
         "deployment.environment.name": environment,
         PROJECT: project,
     }
+    api_key = api_key or os.environ.get("PICKWISE_API_KEY")
     exporter = OTLPSpanExporter(
         endpoint=f"{endpoint.rstrip('/')}/v1/traces",
         headers={"Authorization": f"Bearer {api_key}"} if api_key else None,

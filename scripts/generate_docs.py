@@ -12,6 +12,7 @@ import typer
 from typer.main import get_command
 
 from analytics.metrics.document import metrics_document
+from collector.telemetry_page import telemetry_page
 from pickwise.cli import app
 from pickwise.events import EVENT_TYPES, Event
 from pickwise.settings import Settings
@@ -50,7 +51,8 @@ def events_page() -> str:
         "",
         "JSON objects told apart by `type`, sent to `POST /v1/events` (one object, an array, or NDJSON). Over OTLP the "
         "same fields travel as span attributes `pickwise.FIELD` beside `pickwise.event` = the type. Unknown fields are "
-        "left out and counted, never an error. `project` comes from the header `X-Pickwise-Project`.",
+        "left out and counted, never an error. `project` comes from the API key, without keys from the header "
+        "`X-Pickwise-Project`, see [security](security.md).",
         "",
         '    curl -s http://127.0.0.1:4318/v1/events -H \'content-type: application/json\' -d \'{"type": "selection", '
         '"query": "refund my order", "ranked": true, "candidates": [{"skill_id": "a"}, {"skill_id": "b"}], '
@@ -58,7 +60,7 @@ def events_page() -> str:
         "",
         "`ranked` says that the order came from a ranking; absent, it is true when a candidate carries a score or the "
         "strategy is a retrieval. Limits: 64 KiB an event, a query of 8 KiB (longer is cut and flagged `truncated`), 200 "
-        "candidates, 20 MiB a request after decompression, 400,000 items a request, 200 levels of nesting. `type` may also be `skill`: an entry of the [registry](registry.md).",
+        "candidates, 20 MiB a request after decompression, 100,000 items a request, 200 levels of nesting. `type` may also be `skill`: an entry of the [registry](registry.md).",
         "",
         "## Common to all",
         "",
@@ -117,6 +119,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "registry.md": registry_page,
     "commands.md": commands_page,
     "metrics.md": metrics_document,
+    "telemetry.md": lambda: telemetry_page(MARK),
 }
 
 

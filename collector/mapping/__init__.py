@@ -6,27 +6,75 @@ the first rule that knows a span maps it. ``None`` means: not mine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 from collector.facts import Facts
-from collector.mapping import evaluations, genai, openinference, pickwise, vercel
+from collector.mapping import (
+    adk,
+    autogen,
+    crewai,
+    evaluations,
+    genai,
+    genai_logs,
+    haystack,
+    langsmith,
+    openinference,
+    openllmetry,
+    pickwise,
+    retrieval,
+    smolagents,
+    vercel,
+)
+from collector.mapping.extent import add_extent
+from collector.mapping.routed_runs import settled
 from collector.mapping.rules import LogRule, Rule
 from collector.spans import Attributes, LogRecord, Span
 from pickwise.attributes import PROJECT
 from pickwise.settings import Settings
 
 #: Raised with every change of what a request maps to; rows carry it, so that a replay knows what is old.
-MAPPING_VERSION = "1"
+MAPPING_VERSION = "2"
 
 RULES: tuple[Rule, ...] = (
     *pickwise.RULES,
+    # They know kinds of spans that others would take for runs of their own.
+    *retrieval.RULES,
+    # These two carry some of OpenTelemetry's attributes too, so they come before its own rules.
+    *langsmith.RULES,
+    *openllmetry.RULES,
+    *adk.RULES,
+    *autogen.RULES,
     *genai.RULES,
     *vercel.RULES,
+    # Frameworks that OpenInference sees in a way of their own, before its own rules.
+    *haystack.RULES,
+    *crewai.RULES,
+    *smolagents.RULES,
     *openinference.RULES,
 )
 #: Log records that hold facts; the same, for log records.
-LOG_RULES: tuple[LogRule, ...] = (*evaluations.LOG_RULES,)
+LOG_RULES: tuple[LogRule, ...] = (*evaluations.LOG_RULES, *genai_logs.LOG_RULES)
+
+
+#: Told of each span or log record with its facts.
+Seen = Callable[[Span | LogRecord, Facts | None], None]
+#: Told of each span or log record that could not be mapped, and why.
+Unmapped = Callable[[Span | LogRecord, Exception], None]
+
+
+#: Facts of one request: more than any agent's export holds, and what a commit has the memory for.
+MAX_FACTS = 200_000
+
+ItemT = TypeVar("ItemT", Span, LogRecord)
+
+
+class TooManyFacts(ValueError):  # noqa: N818 - what the request holds
+    """An item whose facts are beyond the limit of its request."""
+
+
+def _raise(_item: Span | LogRecord, error: Exception) -> None:
+    raise error
 
 
 class Traces(Protocol):
@@ -37,22 +85,53 @@ class Logs(Protocol):
     def records(self) -> Iterator[LogRecord]: ...
 
 
-def map_traces(parsed: Traces, received_at: int, settings: Settings) -> dict[str, Facts]:
-    """Facts by project ('' where the resource names none). ``received_at`` (ns) stands in for absent start times."""
+def map_traces(
+    parsed: Traces,
+    received_at: int,
+    settings: Settings,
+    seen: Seen = lambda *_: None,
+    unmapped: Unmapped = _raise,
+) -> dict[str, Facts]:
+    """Facts by project ('' where the resource names none). ``received_at`` (ns) stands in for absent start times.
+
+    A span that a rule fails on takes no other with it: ``unmapped`` is told of it.
+    """
+    return _mapped(parsed.spans(), map_span, received_at, settings, seen, unmapped)
+
+
+def _mapped(
+    items: Iterator[ItemT],
+    map_item: Callable[[ItemT, Settings], Facts | None],
+    received_at: int,
+    settings: Settings,
+    seen: Seen,
+    unmapped: Unmapped,
+) -> dict[str, Facts]:
     by_project: dict[str, Facts] = {}
-    for span in parsed.spans():
-        facts = map_span(span, settings)
+    room = MAX_FACTS
+    for item in items:
+        try:
+            facts = map_item(item, settings)
+            if facts is not None and len(facts) > room:
+                raise TooManyFacts(f"expected at most {MAX_FACTS} facts a request")
+        except Exception as error:  # noqa: BLE001 - whatever a sender makes a rule do
+            unmapped(item, error)
+            continue
+        seen(item, facts)
         if facts is None:
             continue
+        room -= len(facts)
         for offer in facts.offered:
             offer.time = offer.time or received_at
-        by_project.setdefault(_project(span.resource), Facts()).extend(facts)
+        by_project.setdefault(_project(item.resource), Facts()).extend(facts)
     return by_project
 
 
 def map_span(span: Span, settings: Settings) -> Facts | None:
     """What one span says, or None when no dialect knows it."""
     found = next((facts for rule in RULES if (facts := rule(span, settings)) is not None), None)
+    if found is not None:
+        add_extent(settled(found, settings), span)
     verdicts = evaluations.of_span(span)
     if not verdicts:
         return found
@@ -61,22 +140,21 @@ def map_span(span: Span, settings: Settings) -> Facts | None:
     return found
 
 
-def map_logs(parsed: Logs, received_at: int, settings: Settings) -> dict[str, Facts]:
-    """Facts by project from log records; ``received_at`` as in ``map_traces``."""
-    by_project: dict[str, Facts] = {}
-    for record in parsed.records():
-        facts = map_log(record, settings)
-        if facts is None:
-            continue
-        for offer in facts.offered:
-            offer.time = offer.time or received_at
-        by_project.setdefault(_project(record.resource), Facts()).extend(facts)
-    return by_project
+def map_logs(
+    parsed: Logs,
+    received_at: int,
+    settings: Settings,
+    seen: Seen = lambda *_: None,
+    unmapped: Unmapped = _raise,
+) -> dict[str, Facts]:
+    """Facts by project from log records; the rest as in ``map_traces``."""
+    return _mapped(parsed.records(), map_log, received_at, settings, seen, unmapped)
 
 
 def map_log(record: LogRecord, settings: Settings) -> Facts | None:
     """What one log record says, or None when no dialect knows it."""
-    return next((facts for rule in LOG_RULES if (facts := rule(record, settings)) is not None), None)
+    found = next((facts for rule in LOG_RULES if (facts := rule(record, settings)) is not None), None)
+    return settled(found, settings) if found is not None else None
 
 
 def _project(resource: Attributes) -> str:

@@ -71,14 +71,22 @@ class ModelTurn(msgspec.Struct, kw_only=True):
         return {call.call_id: call.name for message in self.messages for call in message.calls if call.call_id}
 
 
+#: Brackets and commas of a JSON text: no conversation has more, and each value takes sixty bytes and more in memory.
+_MAX_MARKS = 1_000_000
+
+
 def from_json(value: Any) -> Any:
-    """JSON text decoded; structured values and text that is no JSON stay as they are."""
-    if not isinstance(value, str):
+    """JSON text decoded; structured values, text that is no JSON and text of too many values stay as they are."""
+    if not isinstance(value, str) or _is_heavy(value):
         return value
     try:
         return msgspec.json.decode(value)
     except (msgspec.MsgspecError, RecursionError):
         return value
+
+
+def _is_heavy(text: str) -> bool:
+    return len(text) > _MAX_MARKS and sum(map(text.count, "[{,")) > _MAX_MARKS
 
 
 def objects(value: Any) -> list[dict[str, Any]]:

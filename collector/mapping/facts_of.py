@@ -6,17 +6,31 @@ from typing import Any
 
 import msgspec
 
-from collector.facts import CallFact, Facts, OfferedSkill
+from collector.facts import CallFact, Facts, OfferedSkill, SelectionFact, SelectionRole
 from collector.mapping import failures
-from collector.mapping.conversation import ModelTurn, ToolCall, ToolResult
+from collector.mapping.candidates import plain_result
+from collector.mapping.conversation import ModelTurn, ToolCall, ToolDefinition, ToolResult
 from collector.mapping.failures import Failure
+from collector.mapping.routed_runs import RoutedRun
+from collector.mapping.routing import (
+    Answer,
+    Proposal,
+    QuotedSearch,
+    Search,
+    real_calls,
+    routed_turn,
+    search_of,
+    skills_of,
+)
 from collector.spans import Span
-from pickwise.events import MAX_CANDIDATES, Candidate, Selection, derive_event_id
+from pickwise.events import MAX_CANDIDATES, Candidate, StageMs, derive_event_id
 from pickwise.settings import Settings
 
 STRATEGY = "llm_direct"
 _SKILL_ID_CHARS = 512
 _ID_CHARS = 128
+#: Sets apart what one span tells of in an order: a microsecond, as stored times are cut to it.
+_ORDER_NS = 1_000
 
 
 class Origin(msgspec.Struct, kw_only=True):
@@ -43,71 +57,146 @@ def selection_id(trace_id: str, span_id: str) -> str:
     return derive_event_id(trace_id, span_id, "selection")
 
 
-def turn_facts(span: Span, origin: Origin, turn: ModelTurn, settings: Settings) -> Facts | None:
-    """A selection with its proposed calls, its offers and the answers it quotes; None when no tool was in play."""
-    answers = [_answer(span, origin, i, turn, result, settings) for i, result in enumerate(turn.fresh_results)]
-    facts = Facts(calls=[answer for answer in answers if answer is not None])
-    if turn.tools or turn.calls:
-        facts.selections = [_selection(span, origin, turn)]
-        facts.calls = [_proposal(span, origin, i, call) for i, call in enumerate(turn.calls)] + facts.calls
-        facts.offered = _offers(span, turn)
+def turn_facts(span: Span, origin: Origin, turn: ModelTurn, settings: Settings) -> Facts:
+    """A selection with its proposed calls, its offers and the answers it quotes; none when no skill was in play.
+
+    Searches by router tools that it quotes are selections of their own.
+    """
+    routed = routed_turn(turn, settings.tool_routes)
+    facts = Facts(
+        selections=[*_quoted_searches(span, origin, routed.searches)],
+        calls=[_answer(span, origin, answer, settings) for answer in routed.answers],
+        offered=offered_skills(span, routed.tools),
+        is_routed=routed.is_routed,
+    )
+    if routed.decides:
+        facts.selections = [_selection(span, origin, turn, routed.tools), *facts.selections]
+    facts.calls = [_proposal(span, origin, proposal) for proposal in routed.proposals] + facts.calls
     return facts
 
 
+def context_facts(span: Span, origin: Origin, turn: ModelTurn, settings: Settings | None = None) -> Facts:
+    """What a span knows of turns without being one: an agent's run, or a model span whose messages come elsewhere."""
+    tools = skills_of(turn.tools, settings.tool_routes) if settings else turn.tools
+    fact = _selection(span, origin, turn, tools)
+    fact.role = "run"
+    return Facts(selections=[fact], offered=offered_skills(span, tools))
+
+
 def run_fact(span: Span, origin: Origin, run: ToolRun, settings: Settings) -> CallFact:
-    """The call that a tool span executed. A span that ended without a sign of failure is a success."""
+    """The call that a tool span executed. A span that ended without a sign of failure is a success.
+
+    A proxy's call is the call of the skill that its arguments name. See ``RoutedRun`` for what else it may be.
+    """
+    routes = settings.tool_routes
+    if routes.of(run.skill_id) is None:
+        return CallFact(**_run_fields(span, origin, run, settings))
+    run = msgspec.structs.replace(run, result=plain_result(run.result))
+    fields = _run_fields(span, origin, run, settings)
+    search = search_of(run.skill_id, run.arguments, run.result, fields["ok"] is False, routes)
+    if search is not None:
+        return RoutedRun(**fields, search=_run_search(span, origin, run, search))
+    parts = real_calls(ToolCall(name=run.skill_id, call_id=run.call_id, arguments=run.arguments), routes)
+    if not parts:
+        return CallFact(**fields)
+    run = msgspec.structs.replace(run, skill_id=parts[0].name, arguments=parts[0].arguments)
+    return RoutedRun(**_run_fields(span, origin, run, settings), parts=parts)
+
+
+def _run_fields(span: Span, origin: Origin, run: ToolRun, settings: Settings) -> dict[str, Any]:
     failure = failures.of_span(span, run.result, run.skill_id, settings)
-    return CallFact(
-        role="run",
-        event_id=derive_event_id(span.trace_id, span.span_id, "call", "run"),
-        time=span.start_ns or None,
-        trace_id=span.trace_id,
-        span_id=span.span_id,
-        parent_span_id=span.parent_span_id,
-        skill_id=run.skill_id[:_SKILL_ID_CHARS],
-        call_id=_call_id(run.call_id),
-        arguments=run.arguments,
-        latency_ms=span.duration_ms,
-        ok=failure is None,
-        error_kind=failure.kind if failure else None,
-        error_message=failure.message if failure else None,
+    return {
+        "role": "run",
+        "event_id": derive_event_id(span.trace_id, span.span_id, "call", "run"),
+        "time": span.start_ns or None,
+        "trace_id": span.trace_id,
+        "span_id": span.span_id,
+        "parent_span_id": span.parent_span_id,
+        "skill_id": run.skill_id[:_SKILL_ID_CHARS],
+        "call_id": _call_id(run.call_id),
+        "arguments": run.arguments,
+        "latency_ms": span.duration_ms,
+        "ok": failure is None,
+        "error_kind": failure.kind if failure else None,
+        "error_message": failure.message if failure else None,
         **_shared(origin),
-    )
+    }
 
 
-def _selection(span: Span, origin: Origin, turn: ModelTurn) -> Selection:
-    return Selection(
+def _selection(span: Span, origin: Origin, turn: ModelTurn, tools: list[ToolDefinition]) -> SelectionFact:
+    return SelectionFact(
         event_id=selection_id(span.trace_id, span.span_id),
         time=span.start_ns or None,
         trace_id=span.trace_id,
         span_id=span.span_id,
         query=turn.query,
-        candidates=[Candidate(skill_id=name) for name in _menu(turn)],
+        candidates=[Candidate(skill_id=name) for name in _menu(tools, turn.calls)],
         ranked=False,
         strategy=STRATEGY,
         **_shared(origin),
     )
 
 
-def _menu(turn: ModelTurn) -> list[str]:
+def _menu(tools: list[ToolDefinition], calls: list[ToolCall]) -> list[str]:
     """The offered names in order, each once. Beyond the limit those that were called stay, then the first ones."""
-    names = list(dict.fromkeys(tool.name[:_SKILL_ID_CHARS] for tool in turn.tools))
+    names = list(dict.fromkeys(tool.name[:_SKILL_ID_CHARS] for tool in tools))
     if len(names) <= MAX_CANDIDATES:
         return names
-    called = {call.name for call in turn.calls}
+    called = {call.name for call in calls}
     kept = set(sorted(names, key=lambda name: name not in called)[:MAX_CANDIDATES])
     return [name for name in names if name in kept]
 
 
-def _proposal(span: Span, origin: Origin, ordinal: int, call: ToolCall) -> CallFact:
-    return CallFact(
-        role="propose",
-        event_id=derive_event_id(span.trace_id, span.span_id, "call", "propose", ordinal),
+def _run_search(span: Span, origin: Origin, run: ToolRun, search: Search) -> SelectionFact | None:
+    """The selection that a router's run is; None where nothing tells what it found, or for what."""
+    if search.candidates is None or (not search.candidates and not search.query):
+        return None
+    fact = _search(span, origin, search, run.call_id)
+    fact.stage_ms = StageMs(total=span.duration_ms)
+    return fact
+
+
+def _quoted_searches(span: Span, origin: Origin, searches: list[QuotedSearch]) -> list[SelectionFact]:
+    """The searches that a prompt quotes. They came before it, in the order in which it quotes them."""
+    told = [quoted for quoted in searches if quoted.search.candidates is not None]
+    facts = [_search(span, origin, quoted.search, quoted.call_id) for quoted in told]
+    for later, fact in enumerate(reversed(facts)):
+        fact.time = span.start_ns - _ORDER_NS * later if span.start_ns else None
+        fact.ended_at = span.start_ns or None
+    return facts
+
+
+def _search(span: Span, origin: Origin, search: Search, call_id: str | None) -> SelectionFact:
+    """A search is known by its call's id and its query, as ids are reused; without an id, by its span."""
+    key = ("call", call_id, search.query) if call_id else ("span", span.span_id)
+    role: SelectionRole = "turn" if call_id else "search"
+    return SelectionFact(
+        role="retrieval" if search.entry.loads else role,
+        event_id=derive_event_id(span.trace_id, "search", *key),
         time=span.start_ns or None,
         trace_id=span.trace_id,
         span_id=span.span_id,
-        ordinal=ordinal,
-        selection_id=selection_id(span.trace_id, span.span_id),
+        query=search.query,
+        candidates=search.candidates or [],
+        ranked=True,
+        strategy=search.entry.strategy,
+        **_shared(origin),
+    )
+
+
+def _proposal(span: Span, origin: Origin, proposal: Proposal) -> CallFact:
+    """A proposed call of the turn's selection. What goes through a proxy was chosen from a search before it."""
+    call = proposal.call
+    ordinal = proposal.place[0]
+    time = span.start_ns + _ORDER_NS * ordinal if proposal.is_proxied and span.start_ns else span.start_ns
+    return CallFact(
+        role="propose",
+        event_id=derive_event_id(span.trace_id, span.span_id, "call", "propose", *proposal.place),
+        time=time or None,
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        ordinal=None if proposal.is_proxied else ordinal,
+        selection_id=None if proposal.is_proxied else selection_id(span.trace_id, span.span_id),
         skill_id=call.name[:_SKILL_ID_CHARS],
         call_id=_call_id(call.call_id),
         arguments=call.arguments,
@@ -118,24 +207,19 @@ def _proposal(span: Span, origin: Origin, ordinal: int, call: ToolCall) -> CallF
     )
 
 
-def _answer(
-    span: Span, origin: Origin, ordinal: int, turn: ModelTurn, result: ToolResult, settings: Settings
-) -> CallFact | None:
-    """A quoted result. Without the name of its tool it tells nothing; a vague failure leaves the kind open."""
-    name = result.name or turn.called_names.get(result.call_id or "")
-    if not name or not result.call_id:
-        return None
-    failure = _answer_failure(result, name, settings)
+def _answer(span: Span, origin: Origin, answer: Answer, settings: Settings) -> CallFact:
+    """A quoted result; a vague failure leaves the kind open. Where no message names its tool, its call's id does."""
+    failure = _answer_failure(answer.result, answer.name, settings)
     return CallFact(
         role="answer",
-        event_id=derive_event_id(span.trace_id, span.span_id, "call", "answer", ordinal),
+        event_id=derive_event_id(span.trace_id, span.span_id, "call", "answer", *answer.place),
         time=span.start_ns or None,
         trace_id=span.trace_id,
         span_id=span.span_id,
-        ordinal=ordinal,
-        skill_id=name[:_SKILL_ID_CHARS],
-        call_id=_call_id(result.call_id),
-        ok=failure is None,
+        ordinal=answer.place[0],
+        skill_id=answer.name[:_SKILL_ID_CHARS],
+        call_id=_call_id(answer.result.call_id),
+        ok=None if failure is None and answer.is_shared else failure is None,
         error_kind=failure.kind if failure else None,
         error_message=failure.message if failure else None,
         **_shared(origin),
@@ -148,7 +232,8 @@ def _answer_failure(result: ToolResult, name: str, settings: Settings) -> Failur
     return failures.of_text(result.text, name, settings)
 
 
-def _offers(span: Span, turn: ModelTurn) -> list[OfferedSkill]:
+def offered_skills(span: Span, tools: list[ToolDefinition]) -> list[OfferedSkill]:
+    """Tool definitions as they were offered when the span began."""
     return [
         OfferedSkill(
             skill_id=tool.name[:_SKILL_ID_CHARS],
@@ -157,7 +242,7 @@ def _offers(span: Span, turn: ModelTurn) -> list[OfferedSkill]:
             description=tool.description,
             parameters_schema=tool.parameters,
         )
-        for tool in turn.tools
+        for tool in tools
     ]
 
 

@@ -34,7 +34,8 @@ _RULES: tuple[tuple[str | None, str | None, ErrorKind], ...] = (
         None,
         r"validation errors? for|invalid (?:input|arguments?|parameters?) for|invalid json|json parsing failed|"
         r"type validation failed|field required|mandatory input parameters|missing \d+ required|"
-        r"unexpected keyword argument|missing required (?:argument|parameter|field)",
+        r"unexpected keyword argument|missing required (?:argument|parameter|field)|"
+        r"failed to parse (?:tool )?arguments",
         "invalid_arguments",
     ),
     (r"(?:Cancel|Abort)", None, "cancelled"),

@@ -1,88 +1,88 @@
-"""OpenTelemetry GenAI and MCP conventions, with the older names that Pydantic AI still sends."""
+"""OpenTelemetry GenAI and MCP conventions, both generations, with the older names that Pydantic AI still sends."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from collector.facts import Facts
 from collector.mapping import attributes as names
 from collector.mapping.conversation import (
-    Message,
     ModelTurn,
-    ToolCall,
-    ToolResult,
+    ToolDefinition,
     as_text,
     from_json,
     objects,
     text_or_none,
     tool_definitions,
 )
-from collector.mapping.facts_of import ToolRun, run_fact, turn_facts
-from collector.mapping.failures import is_error_result
+from collector.mapping.facts_of import ToolRun, context_facts, run_fact, turn_facts
+from collector.mapping.failures import classify
+from collector.mapping.genai_events import call_id, held, messages, of_events
 from collector.mapping.origin import origin_of
 from collector.mapping.rules import Rule
-from collector.spans import Attributes, Span
+from collector.spans import Attributes, Span, SpanEvent
 from pickwise.settings import Settings
 
-_MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion", "inference", "responses"})
+MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion", "inference", "responses"})
+AGENT_OPERATIONS = frozenset({"invoke_agent", "invoke_workflow"})
 _TOOL_OPERATION = "execute_tool"
+#: Where a span has one of these too, its messages may be in attributes of that dialect.
+_OTHER_DIALECTS = (names.OI_KIND, names.AI_OPERATION)
 _MCP_CALL = "tools/call"
-#: Placeholders that frameworks write where they have no value.
-_NO_CALL_ID = frozenset({"", "<not specified>"})
 _MERGED_TOOLS = "(merged tools)"
+_ARGUMENTS = (names.TOOL_ARGUMENTS, names.PYDANTIC_ARGUMENTS, names.ADK_ARGUMENTS)
+_PYDANTIC_TOOLS = ("function_tools", "output_tools")
+_RESULTS = (names.TOOL_RESULT, names.PYDANTIC_RESULT, names.ADK_RESULT)
 
 
 def _model_span(span: Span, settings: Settings) -> Facts | None:
     operation = span.attributes.get(names.OPERATION)
-    if not isinstance(operation, str) or operation not in _MODEL_OPERATIONS:
+    if not isinstance(operation, str) or operation not in MODEL_OPERATIONS:
         return None
-    return turn_facts(span, origin_of(span), _turn(_model_attributes(span)), settings)
+    turn = turn_of(span.attributes, span.events)
+    if turn.messages or turn.tools or turn.calls:
+        return turn_facts(span, origin_of(span), turn, settings)
+    if any(mark in span.attributes for mark in _OTHER_DIALECTS):
+        return None
+    # Its messages may come as log records, which know neither when it began nor whose it was.
+    return context_facts(span, origin_of(span), turn, settings)
 
 
-def _model_attributes(span: Span) -> Attributes:
-    """The span's attributes, with those of its details event below them."""
-    for event in span.events:
+def _agent_span(span: Span, settings: Settings) -> Facts | None:
+    operation = span.attributes.get(names.OPERATION)
+    if not isinstance(operation, str) or operation not in AGENT_OPERATIONS:
+        return None
+    return context_facts(span, origin_of(span), turn_of(span.attributes, span.events), settings)
+
+
+def turn_of(attributes: Attributes, events: Iterable[SpanEvent] = ()) -> ModelTurn:
+    """What a model was sent, offered and returned, from the attributes or else from the span's events."""
+    events = list(events)
+    for event in events:
         if event.name == names.INFERENCE_DETAILS_EVENT:
-            return event.attributes | span.attributes
-    return span.attributes
-
-
-def _turn(attributes: Attributes) -> ModelTurn:
-    outputs = [_message(raw) for raw in objects(attributes.get(names.OUTPUT_MESSAGES))]
+            attributes = event.attributes | attributes
+    sent = messages(attributes.get(names.INPUT_MESSAGES), "user")
+    returned = messages(attributes.get(names.OUTPUT_MESSAGES), "assistant")
+    if not sent and not returned:
+        sent, returned = of_events(events, attributes)
     return ModelTurn(
-        messages=[_message(raw) for raw in objects(attributes.get(names.INPUT_MESSAGES))],
-        tools=tool_definitions(attributes.get(names.TOOL_DEFINITIONS)),
-        calls=[call for message in outputs for call in message.calls],
+        messages=sent,
+        tools=_offered(attributes),
+        calls=[call for message in returned for call in message.calls],
     )
 
 
-def _message(raw: dict[str, Any]) -> Message:
-    parts = objects(raw.get("parts"))
-    texts = [part["content"] for part in parts if part.get("type") == "text" and isinstance(part.get("content"), str)]
-    return Message(
-        role=str(raw.get("role", "")),
-        text="\n".join(texts) or text_or_none(raw.get("content")),
-        calls=[call for part in parts if part.get("type") == "tool_call" and (call := _call(part))],
-        results=[_result(part) for part in parts if part.get("type") == "tool_call_response"],
-    )
-
-
-def _call(part: dict[str, Any]) -> ToolCall | None:
-    name = text_or_none(part.get("name"))
-    if name is None:
-        return None
-    return ToolCall(name=name, call_id=_call_id(part.get("id")), arguments=part.get("arguments"))
-
-
-def _result(part: dict[str, Any]) -> ToolResult:
-    # `result` is the name of older releases of the conventions, `response` the current one.
-    value = part.get("response", part.get("result"))
-    return ToolResult(
-        call_id=_call_id(part.get("id")),
-        name=text_or_none(part.get("name")),
-        text=as_text(value),
-        error=True if is_error_result(value) else None,
-    )
+def _offered(attributes: Attributes) -> list[ToolDefinition]:
+    """The tool definitions, or the bare names of an agent's tools."""
+    if tools := tool_definitions(attributes.get(names.TOOL_DEFINITIONS)):
+        return tools
+    request = from_json(attributes.get(names.PYDANTIC_REQUEST))
+    if isinstance(request, dict):
+        return tool_definitions([tool for kind in _PYDANTIC_TOOLS for tool in objects(request.get(kind))])
+    listed = from_json(attributes.get(names.AGENT_TOOLS))
+    found = listed if isinstance(listed, list) else []
+    return [ToolDefinition(name=name) for name in found if isinstance(name, str) and name]
 
 
 def _tool_span(span: Span, settings: Settings) -> Facts | None:
@@ -93,15 +93,21 @@ def _tool_span(span: Span, settings: Settings) -> Facts | None:
     if skill_id is None:
         return Facts()
     attributes = span.attributes
+    arguments, result = _told(span)
     run = ToolRun(
         skill_id=skill_id,
-        call_id=_call_id(attributes.get(names.TOOL_CALL_ID)),
-        arguments=_arguments(attributes),
-        result=attributes.get(names.TOOL_RESULT, attributes.get(names.PYDANTIC_RESULT)),
+        call_id=call_id(attributes.get(names.TOOL_CALL_ID)),
+        arguments=arguments,
+        result=result,
     )
     fact = run_fact(span, origin_of(span), run, settings)
+    if fact.ok and attributes.get(names.TOOL_STATUS) == "error":
+        text = as_text(result)
+        fact.ok, fact.error_kind, fact.error_message = False, classify("", text) or "tool_error", text or None
     if fact.ok is False and attributes.get(names.PYDANTIC_FAILURE_STAGE) == "validation":
         fact.error_kind = "invalid_arguments"
+    if fact.ok is False and attributes.get(names.TOOL_DESCRIPTION) == names.ADK_NO_TOOL:
+        fact.error_kind = "not_found"
     return Facts(calls=[fact])
 
 
@@ -116,15 +122,42 @@ def _tool_name(span: Span) -> str | None:
     return None
 
 
-def _arguments(attributes: Attributes) -> Any:
-    arguments = from_json(attributes.get(names.TOOL_ARGUMENTS, attributes.get(names.PYDANTIC_ARGUMENTS)))
+def _told(span: Span) -> tuple[Any, Any]:
+    """Arguments and result: of the attributes, else of the span's events."""
+    arguments, result = (
+        next((span.attributes[key] for key in keys if key in span.attributes), None) for keys in (_ARGUMENTS, _RESULTS)
+    )
+    for event in span.events if arguments is None or result is None else ():
+        more_arguments, more_result = _told_in_event(event)
+        arguments = more_arguments if arguments is None else arguments
+        result = more_result if result is None else result
+    return _unwrapped(arguments), result
+
+
+def _told_in_event(event: SpanEvent) -> tuple[Any, Any]:
+    content = held(None, event.attributes)
+    if event.name == names.TOOL_EVENT:
+        return content.get("content"), None
+    if event.name == names.CHOICE_EVENT:
+        return None, content.get("message")
+    if event.name == names.INFERENCE_DETAILS_EVENT:
+        called = _part(event.attributes.get(names.INPUT_MESSAGES), "tool_call")
+        answered = _part(event.attributes.get(names.OUTPUT_MESSAGES), "tool_call_response")
+        return called.get("arguments"), answered.get("response")
+    return None, None
+
+
+def _part(value: Any, kind: str) -> dict[str, Any]:
+    """The first part of a kind in a list of messages."""
+    parts = (part for message in objects(value) for part in objects(message.get("parts")) if part.get("type") == kind)
+    return next(parts, {})
+
+
+def _unwrapped(value: Any) -> Any:
+    arguments = from_json(value)
     if isinstance(arguments, dict) and list(arguments) == [names.PYDANTIC_INVALID_JSON]:
         return arguments[names.PYDANTIC_INVALID_JSON]
     return arguments
 
 
-def _call_id(value: Any) -> str | None:
-    return value if isinstance(value, str) and value not in _NO_CALL_ID else None
-
-
-RULES: tuple[Rule, ...] = (_tool_span, _model_span)
+RULES: tuple[Rule, ...] = (_tool_span, _model_span, _agent_span)

@@ -9,12 +9,14 @@ from collector.mapping.conversation import from_json
 from collector.mapping.facts_of import Origin
 from collector.spans import Attributes, Span
 
-_SESSION = (names.CONVERSATION_ID, names.SESSION_ID, *names.AI_SESSIONS)
-_AGENT = (names.AGENT_NAME, names.OI_AGENT, names.AI_FUNCTION)
-_MODEL = (names.REQUEST_MODEL, names.AI_MODEL, names.OI_MODEL, names.RESPONSE_MODEL)
+_SESSION = (names.CONVERSATION_ID, names.SESSION_ID, *names.AI_SESSIONS, *names.TL_SESSIONS, *names.LS_SESSIONS)
+_AGENT = (names.AGENT_NAME, names.OI_AGENT, names.AI_FUNCTION, names.TL_AGENT, names.LS_AGENT)
+_MODEL = (names.REQUEST_MODEL, names.AI_MODEL, names.OI_MODEL, names.RESPONSE_MODEL, names.TL_MODEL, names.LS_MODEL)
 _ENVIRONMENT = (names.ENVIRONMENT, names.ENVIRONMENT_OLD)
 #: Keys of OpenInference's free metadata, where a framework puts what has no attribute.
 _METADATA_AGENT = "lc_agent_name"
+#: What instrumentations write where they have no value.
+_NO_VALUE = (None, "", "unknown")
 
 
 def origin_of(span: Span) -> Origin:
@@ -32,7 +34,7 @@ def origin_of(span: Span) -> Origin:
 def _first(attributes: Attributes, keys: tuple[str, ...]) -> str | None:
     for key in keys:
         value: Any = attributes.get(key)
-        if value not in (None, ""):
+        if value not in _NO_VALUE:
             return value if isinstance(value, str) else str(value)
     return None
 

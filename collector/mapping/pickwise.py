@@ -23,14 +23,15 @@ _Source = Literal["span", "span_event"]
 
 def _carrying_span(span: Span, _settings: Settings) -> Facts | None:
     """The events that the span carries; None when it carries none."""
+    if EVENT not in span.attributes and not span.events:
+        return None
     facts = Facts()
-    origin = origin_of(span)
     for raw, time_ns, source in _carried(span):
         try:
             event, _ = decode_event(raw)
         except EventError:
             continue  # refused by name when the request was parsed, see `problem`
-        _add(facts, _complete(event, span, origin, time_ns, source))
+        _add(facts, _complete(event, span, origin_of(span), time_ns, source))
     return facts if len(facts) else None
 
 

@@ -63,6 +63,7 @@ def _settings(folder: Path, rules: Path, webhook: str) -> Settings:
         "webhook_urls": json.dumps([webhook]),
         "weights_refresh_s": "15",
         "model_poll_s": "2",
+        "require_keys": "false",  # its folder is its own, and its agents have none
     }
     os.environ.update({f"PICKWISE_{name.upper()}": value for name, value in values.items()})
     return settings_from(data_dir=folder, http_port=0, grpc_port=0, dashboard_port=0)

@@ -118,11 +118,11 @@ def dashboard(
 ) -> None:
     """Run the dashboard alone."""
     import dashboard as package
-    from gateway.exposure import ExposedError, refuse_exposure
+    from gateway.exposure import ExposedError, refuse_exposed_pages
 
     settings = settings_from(data_dir=data_dir, host=host, dashboard_port=dashboard_port, insecure=insecure)
     try:
-        refuse_exposure(settings)
+        refuse_exposed_pages(settings)
     except ExposedError as error:
         raise UserError(str(error)) from error
     os.environ["PICKWISE_DATA_DIR"] = str(settings.data_dir.resolve())
@@ -162,11 +162,12 @@ def service_of(
     settings: Settings, *, with_grpc: bool = True, with_jobs: bool = True, with_dashboard: bool = True
 ) -> tuple[Supervisor, dict[str, str]]:
     """The processes of ``serve`` for these settings, and their addresses; a port of 0 becomes a free one."""
+    from gateway.exposure import pages_host
     from gateway.supervisor import Part, PortTaken, Supervisor, reserve_port
 
-    def port(number: int, what: str, flag: str) -> int:
+    def port(number: int, what: str, flag: str, host: str = settings.host) -> int:
         try:
-            return reserve_port(settings.host, number, what, flag)
+            return reserve_port(host, number, what, flag)
         except PortTaken as error:
             raise UserError(str(error)) from error
 
@@ -174,10 +175,11 @@ def service_of(
         return Part(name, [name, "--data-dir", str(settings.data_dir), *arguments], settings.data_dir / "logs")
 
     listen = ["--host", settings.host]
-    url_host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    url_host = _in_url(settings.host)
     http = port(settings.http_port, "HTTP", "--http-port")
     grpc = port(settings.grpc_port, "gRPC", "--grpc-port") if with_grpc else 0
-    pages = port(settings.dashboard_port, "dashboard", "--dashboard-port") if with_dashboard else 0
+    page_host = pages_host(settings)
+    pages = port(settings.dashboard_port, "dashboard", "--dashboard-port", page_host) if with_dashboard else 0
     way_in = [*listen, "--http-port", str(http), *(["--grpc-port", str(grpc)] if with_grpc else ["--no-grpc"])]
     exposed = ["--insecure"] if settings.insecure else []
     parts = [part("collect", *way_in, *exposed)]
@@ -187,10 +189,14 @@ def service_of(
     if with_jobs:
         parts.append(part("jobs"))
     if with_dashboard:
-        parts.append(part("dashboard", *listen, "--dashboard-port", str(pages), *exposed))
-        addresses["dashboard"] = f"http://{url_host}:{pages}"
+        parts.append(part("dashboard", "--host", page_host, "--dashboard-port", str(pages), *exposed))
+        addresses["dashboard"] = f"http://{_in_url(page_host)}:{pages}"
     addresses["data_dir"] = str(settings.data_dir)
     return Supervisor(parts, f"{addresses['http']}/readyz"), addresses
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _part() -> None:

@@ -412,24 +412,34 @@ def test_sql_only_reads_and_says_what_is_wrong(house: House, query: str, reason:
 SKILLS = st.sampled_from(["a", "b", "srv/a", "A"])
 TRACES = st.sampled_from(["a" * 32, "b" * 32])
 SECONDS = st.integers(0, 6)
+SPANS = st.sampled_from(["1" * 16, "2" * 16, "3" * 16])
 MAYBE_TEXT = st.none() | st.sampled_from(["x", "yy", "zz"])
 
 
 @st.composite
 def selection_facts(draw: st.DrawFn) -> tuple[str, Fact]:
+    role = draw(st.sampled_from([None, None, None, "run", "retrieval", "step", "search"]))
+    scores = draw(st.sampled_from([{}, {"dense": 0.5}, {"rerank": 2.0}]))
     event: dict[str, Any] = {
         "type": "selection",
-        "event_id": draw(st.sampled_from(["s1", "s2", "s3"])),
+        "event_id": draw(st.sampled_from(["s1", "s2", "s3", "s4"])),
         "time": draw(st.none() | SECONDS.map(at)),
         "trace_id": draw(st.none() | TRACES),
+        "span_id": draw(st.none() | SPANS),
+        "agent": draw(MAYBE_TEXT),
+        "ranked": draw(st.sampled_from([None, False])),
         "session_id": draw(MAYBE_TEXT),
         "query": draw(MAYBE_TEXT),
-        "strategy": draw(st.none() | st.just("dense")),
+        "strategy": draw(st.none() | st.sampled_from(["dense", "llm_direct", "rerank"])),
         "picks": draw(st.none() | st.lists(SKILLS, max_size=2)),
-        "candidates": [{"skill_id": s} for s in draw(st.lists(SKILLS, max_size=3))],
+        "candidates": [{"skill_id": s} | scores for s in draw(st.lists(SKILLS, max_size=3))],
         "stage_ms": draw(st.none() | st.just({"embed": 1.0}) | st.just({"total": 5.0})),
     }
-    return fact(event)
+    extent: dict[str, Any] = {
+        "ended_at": draw(st.none() | SECONDS.map(moment)),
+        "parent_span_id": draw(st.none() | SPANS),
+    }
+    return fact(event, role=role, **extent)
 
 
 @st.composite
@@ -441,17 +451,17 @@ def call_facts(draw: st.DrawFn) -> tuple[str, Fact]:
         "time": draw(SECONDS.map(at)),
         "skill_id": draw(SKILLS),
         "trace_id": draw(st.none() | TRACES),
-        "span_id": draw(st.none() | st.sampled_from(["1" * 16, "2" * 16, "3" * 16])),
+        "span_id": draw(st.none() | SPANS),
         "session_id": draw(MAYBE_TEXT),
         "call_id": draw(st.none() | st.sampled_from(["k1", "k2"])),
-        "selection_id": draw(st.none() | st.sampled_from(["s1", "s2", "gone"])),
+        "selection_id": draw(st.none() | st.sampled_from(["s1", "s2", "s3", "gone"])),
         "phase": draw(st.none() | st.sampled_from(["invoke", "exec", "output"])),
         "ok": draw(st.none() | st.booleans()),
         "error_kind": draw(st.none() | st.sampled_from(["timeout", "tool_error"])),
         "attempt": draw(st.none() | st.integers(0, 2)),
         "arguments": draw(st.none() | st.just({"q": 1}) | st.just({"q": 2, "r": 3})),
     }
-    parent = draw(st.none() | st.sampled_from(["1" * 16, "2" * 16, "3" * 16]))
+    parent = draw(st.none() | SPANS)
     return fact(event, role=role, ordinal=draw(st.none() | st.integers(0, 2)), parent_span_id=parent)
 
 

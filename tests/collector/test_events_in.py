@@ -181,3 +181,14 @@ def test_every_event_is_either_taken_or_named(events: list[dict[str, Any]], data
 def test_items_of_the_shared_registry_are_all_read(shared: Path) -> None:
     body = (shared / "data" / "registry" / "livemcpbench.jsonl").read_bytes()
     assert sum(1 for item in read_items(body, "ndjson") if item.reason is None) == 527
+
+
+def test_numbers_that_are_none_are_counted() -> None:
+    lines = (b'{"type": "call", "skill_id": "a", "latency_ms": NaN}', b'{"type": "call", "latency_ms": NaN}', b"NaN")
+    parsed = parse_events(b"\n".join(lines), "ndjson")
+    assert (parsed.accepted, parsed.nonfinite) == (1, 1)
+
+
+def test_a_carriage_return_is_no_end_of_a_line() -> None:
+    parsed = parse_events(b'{"type": "call",\r"skill_id": "a"}\r\n\r\n{"type": "call", "skill_id": "b"}', "ndjson")
+    assert [call.skill_id for call in parsed.facts.calls] == ["a", "b"]

@@ -83,3 +83,13 @@ def test_rows_hold_the_entry_as_json() -> None:
     (row,) = rows.with_columns(pl.col("time", "received_at").dt.epoch("us")).rows(named=True)
     assert (row["time"], row["received_at"], row["seq"], row["name"], row["op"]) == (5, 9, 3, "n", "upsert")
     assert row["entry"] == '{"skill_id":"s","name":"n","description":"d","parameters_schema":{"type":"object"}}'
+
+
+def test_an_offer_by_name_alone_defines_nothing() -> None:
+    known = ObservedSkills()
+    named = OfferedSkill(skill_id="s", name="s", time=2_000)
+    defined = OfferedSkill(skill_id="s", name="s", description="one", time=1_000)
+    assert [change.entry for change in known.learn("p", [named], [], received_at=10**18)] == [{"skill_id": "s"}]
+    changes = known.learn("p", [defined], [], received_at=10**18)
+    assert [(change.time, change.entry["description"]) for change in changes] == [(1, "one"), (2, "one")]
+    assert known.learn("p", [OfferedSkill(skill_id="s", name="s", time=3_000)], [], received_at=10**18) == []

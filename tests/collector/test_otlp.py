@@ -22,7 +22,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
 from collector.otlp import OtlpError, logs_response, parse_logs, parse_traces, traces_response
-from collector.otlp_protobuf import repair_utf8
+from collector.protobuf_wire import Mender
 from collector.spans import Span
 
 TRACE, SPAN, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
@@ -198,10 +198,10 @@ def test_an_empty_request_is_fine() -> None:
         (b"", "json", "not JSON"),
         (b"[]", "json", "expected an object with resourceSpans"),
         (b'{"resourceSpans": {}}', "json", "expected a list in resourceSpans"),
-        (b'{"resourceLogs": []}', "json", "this belongs to /v1/logs"),
+        (b'{"resourceLogs": []}', "json", "resourceLogs belongs to /v1/logs"),
         (b'{"resourceMetrics": []}', "json", "metrics are not taken"),
         (b'{"resourceSpans": []}', "protobuf", "JSON needs Content-Type: application/json"),
-        (gzip.compress(b"x"), "protobuf", "not a trace request"),
+        (gzip.compress(b"x", mtime=0), "protobuf", "not a trace request"),
         (bytes(2**20), "protobuf", "number 0"),
     ],
 )
@@ -280,7 +280,7 @@ ATTRIBUTE_VALUES = st.recursive(
 def test_repair_leaves_a_valid_request_as_it_is(values: list[AnyValue], name: str) -> None:
     attributes = [KeyValue(key=f"a{i}", value=value) for i, value in enumerate(values)]
     body = request_protobuf(span_message(name=name, attributes=attributes, start_time_unix_nano=5))
-    assert repair_utf8(body, ExportTraceServiceRequest.DESCRIPTOR) == body
+    assert Mender(0).mend(body, ExportTraceServiceRequest.DESCRIPTOR) == body
     (span,) = parse_traces(body, "protobuf").spans()
     msgspec.json.encode(span)  # nothing in it that JSON cannot hold, non-finite numbers included
 

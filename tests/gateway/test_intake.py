@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from collector.lock import FolderHeld
 from collector.service import Collector
 from gateway.intake import ServiceRefused, open_intake
 from pickwise.settings import Settings
+from tests.collector.test_overload import served, until
 
 GOOD: dict[str, object] = {"type": "call", "skill_id": "s", "event_id": "good", "ok": True}
 BAD: dict[str, object] = {"type": "call", "event_id": "bad"}
@@ -54,3 +56,14 @@ def test_registry_entries_and_their_refusals(settings: Settings, tmp_path: Path)
 def test_a_project_that_no_service_would_take_is_refused_here_too(settings: Settings, project: str) -> None:
     with pytest.raises(ServiceRefused, match="project: expected"), open_intake(settings, project):
         pass
+
+
+def test_a_busy_service_is_asked_again(tmp_path: Path) -> None:
+    with served(tmp_path) as service:
+        service.collector.announce("127.0.0.1", int(service.url.rpartition(":")[2]), None)
+        admission = service.collector.admission
+        with ThreadPoolExecutor(1) as threads, open_intake(service.collector.settings, "default") as intake:
+            with admission.entered_from_thread(service.collector.settings.inflight_bytes):
+                receipt = threads.submit(intake.send, batch(GOOD))
+                until(lambda: admission.refused > 0)
+            assert receipt.result(30).accepted == 1

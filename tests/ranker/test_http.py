@@ -6,6 +6,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from collector.access import Access
+from collector.callers import guard
+from collector.telemetry import Telemetry
 from ranker.http import ranker_router
 from tests.ranker.conftest import SKILL_IDS, Project
 
@@ -13,6 +16,7 @@ from tests.ranker.conftest import SKILL_IDS, Project
 @pytest.fixture
 def client(trained: Project) -> Iterator[TestClient]:
     app = FastAPI()
+    guard(app, Access(False, Telemetry()))
     app.include_router(ranker_router(trained.settings))
     with TestClient(app) as client:
         yield client

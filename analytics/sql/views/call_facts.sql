@@ -42,7 +42,7 @@ events as (
     from (from single union all by name from folded)
     where skill_id is not null
 )
-select e.*, n.skill_id as registry_skill_id
+select e.*, n.skill_id as registry_skill_id, null::varchar as retold_by
 from events e
 left join registry_names n
     on n.project = e.project and n.called = e.skill_id and e.time >= n.valid_from and e.time < n.valid_to;

@@ -2,6 +2,7 @@
 create table call_rows as
 with facts as (
     select f.* exclude (selection_id, registry_skill_id), g.call_key, g.selection_id,
+        f.registry_skill_id is null as is_stranger,
         coalesce(f.attempt, 0) as try,
         max(coalesce(f.attempt, 0)) filter (f.role = 'run') over (partition by f.project, g.call_key) as last_try
     from call_facts f
@@ -15,17 +16,23 @@ folded as (
     select
         project,
         call_key,
-        arg_min(event_id, (list_position(['run', 'propose', 'answer'], role), phase is not null, event_id)) as event_id,
+        arg_min(event_id, (
+            list_position(['run', 'propose', 'answer'], role), retold_by is not null, phase is not null, event_id
+        )) as event_id,
         arg_min(selection_id, (time, event_id)) as selection_id,
         coalesce(
-            fold_time(if(role = 'run', time, null), time_is_receipt), fold_time(time, time_is_receipt)
+            fold_time(if(role = 'run', time, null), time_is_receipt),
+            fold_time(if(retold_by is null, time, null), time_is_receipt),
+            fold_time(time, time_is_receipt)
         ) as started_at,
         bool_and(time_is_receipt) as time_is_receipt,
         min(received_at) as received_at,
         fold(columns([
-            'trace_id', 'session_id', 'agent', 'model', 'environment', 'release', 'call_id', 'skill_id', 'arguments',
-            'args_digest', 'parent_call_id'
+            'trace_id', 'session_id', 'agent', 'model', 'environment', 'release', 'call_id', 'arguments', 'args_digest',
+            'parent_call_id'
         ])),
+        -- Who doesn't know what a proxy tool was given knows the proxy's name only.
+        arg_min(skill_id, (is_stranger, args_digest is null, fold_order(length(skill_id), skill_id))) as skill_id,
         fold_list(args_keys) as args_keys,
         min(ordinal) as ordinal,
         max(latency_ms) as latency_ms,
@@ -35,7 +42,15 @@ folded as (
         bool_or(ok = false) filter (is_last) as has_failed,
         bool_or(ok) filter (is_last and (phase in ('exec', 'output') or (phase is null and role <> 'propose')))
             as has_finished,
-        fold(if(is_last and ok = false, error_kind, null)) as error_kind,
+        -- A kind that says what was wrong beats the vague ones. A result that is marked as an error, and says no more, is
+        -- the tool's.
+        coalesce(
+            fold(if(
+                is_last and ok = false and error_kind not in ('tool_error', 'exception', 'other'), error_kind, null
+            )),
+            fold(if(is_last and ok = false, error_kind, null)),
+            if(bool_or(role = 'answer' and ok = false) filter (is_last), 'tool_error', null)
+        ) as error_kind,
         fold(if(is_last and ok = false, error_message, null)) as error_message,
         bool_or(retryable) filter (is_last) as retryable,
         list_sort(list(distinct struct_pack(
@@ -66,16 +81,16 @@ select f.* exclude (phases),
         latency_ms := p.latency_ms, error_kind := p.error_kind
     )) as phases,
     s.event_id is not null as has_selection,
-    -- A whole menu: an order that no ranking chose, and not one cut at the limit.
-    coalesce(not s.ranked and len(s.candidates) between 1 and 199, false) as has_menu,
+    coalesce(s.is_menu, false) as has_menu,
     o.call_key is not null as is_offered,
-    coalesce(f.session_id, s.session_id) as any_session_id,
-    coalesce(f.agent, s.agent) as any_agent,
-    coalesce(f.model, s.model) as any_model,
-    coalesce(f.environment, s.environment) as any_environment,
-    coalesce(f.release, s.release) as any_release,
+    coalesce(f.session_id, s.session_id, k.session_id) as any_session_id,
+    coalesce(f.agent, s.agent, k.agent) as any_agent,
+    coalesce(f.model, s.model, k.model) as any_model,
+    coalesce(f.environment, s.environment, k.environment) as any_environment,
+    coalesce(f.release, s.release, k.release) as any_release,
     s.strategy, s.weights_version, s.embedding_version, s.language,
     s.candidates is not null as has_candidates
 from named f
 left join offered o on o.project = f.project and o.call_key = f.call_key
-left join selection_base s on s.project = f.project and s.event_id = f.selection_id;
+left join selection_base s on s.project = f.project and s.event_id = f.selection_id
+left join call_fills k on k.project = f.project and k.event_id = f.event_id;

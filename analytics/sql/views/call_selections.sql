@@ -1,5 +1,6 @@
 -- The selection of every call fact: given; else the one that names its call id; else the newest that offered its
 -- skill; else the newest. Within the trace first, then within the session. `tier` says how it was found (1 = given).
+-- A run retells its calls as of its start: where no selection was before it, the oldest after it takes their place.
 create table call_selections as
 -- A call goes on where it was invoked: its later phases look from the time of their `invoke`.
 with invoked as (
@@ -7,10 +8,21 @@ with invoked as (
     from call_facts
     where phase = 'invoke' and call_id is not null
 ),
+-- A log record that quotes an answer lies inside its own turn, so it looks from where that began.
+quoting as (
+    select c.project, c.event_id, min(b.time) as time
+    from fact_calls c
+    join fact_selections s on s.project = c.project and s.trace_id = c.trace_id and s.span_id = c.span_id
+    join selection_base b on b.project = s.project and b.event_id = s.event_id
+    where c.role = 'answer'
+    group by c.project, c.event_id
+),
 lost as (
     select f.project, f.event_id, f.role, f.call_id, f.trace_id, f.session_id, f.skill_id, f.registry_skill_id,
+        f.retold_by,
         case
-            when f.role = 'answer' then f.time - interval 1 microsecond -- it was quoted by a later turn
+            -- It was quoted by a later turn.
+            when f.role = 'answer' then least(f.time, q.time) - interval 1 microsecond
             when f.phase <> 'invoke' then coalesce(i.time, f.time)
             else f.time
         end as since
@@ -18,6 +30,7 @@ lost as (
     asof left join invoked i
         on i.project = f.project and i.scope = coalesce(f.trace_id, f.session_id) and i.call_id = f.call_id
         and f.time >= i.time
+    left join quoting q on q.project = f.project and q.event_id = f.event_id
     where f.selection_id is null
 ),
 naming as (
@@ -53,7 +66,7 @@ unnamed as (
     from lost anti join (from named union all from named_after) using (project, event_id)
 ),
 called as (
-    select distinct project, event_id, trace_id, session_id, since,
+    select distinct project, event_id, trace_id, session_id, since, retold_by,
         unnest([skill_id, coalesce(registry_skill_id, skill_id)]) as skill_id
     from unnamed
 ),
@@ -85,13 +98,21 @@ found as (
     select c.project, c.event_id, 4, o.selection_id, o.time from called c asof join trace_offers o
         on o.project = c.project and o.trace_id = c.trace_id and o.skill_id = c.skill_id and c.since >= o.time
     union all
-    select c.project, c.event_id, 5, o.selection_id, o.time from called c asof join session_offers o
+    select c.project, c.event_id, 5, o.selection_id, o.time
+    from (from called where retold_by is not null) c asof join trace_offers o
+        on o.project = c.project and o.trace_id = c.trace_id and o.skill_id = c.skill_id and c.since < o.time
+    union all
+    select c.project, c.event_id, 6, o.selection_id, o.time from called c asof join session_offers o
         on o.project = c.project and o.session_id = c.session_id and o.skill_id = c.skill_id and c.since >= o.time
     union all
-    select l.project, l.event_id, 6, s.selection_id, s.time from unnamed l asof join trace_selections s
+    select l.project, l.event_id, 7, s.selection_id, s.time from unnamed l asof join trace_selections s
         on s.project = l.project and s.trace_id = l.trace_id and l.since >= s.time
     union all
-    select l.project, l.event_id, 7, s.selection_id, s.time from unnamed l asof join session_selections s
+    select l.project, l.event_id, 8, s.selection_id, s.time
+    from (from unnamed where retold_by is not null) l asof join trace_selections s
+        on s.project = l.project and s.trace_id = l.trace_id and l.since < s.time
+    union all
+    select l.project, l.event_id, 9, s.selection_id, s.time from unnamed l asof join session_selections s
         on s.project = l.project and s.session_id = l.session_id and l.since >= s.time
 ),
 best as (
@@ -99,7 +120,7 @@ best as (
     qualify row_number() over (partition by project, event_id order by tier, time desc, selection_id desc) = 1
 )
 select f.project, f.event_id, coalesce(f.selection_id, b.selection_id) as selection_id,
-    if(f.selection_id is not null, 1, coalesce(b.tier, 8)) as tier,
+    if(f.selection_id is not null, 1, coalesce(b.tier, 10)) as tier,
     b.time as selection_time
 from call_facts f
 left join best b on b.project = f.project and b.event_id = f.event_id;

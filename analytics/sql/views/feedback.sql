@@ -59,9 +59,13 @@ by_session as (
 select
     v.project, v.event_id, v.time, v.time_is_receipt, v.received_at, v.trace_id, v.span_id, v.session_id, v.agent,
     v.model, v.environment, v.release, v.kind, v.selection_id, v.call_id,
-    coalesce(v.selection_id, c.selection_id, t.selection_id, s.selection_id) as target_selection_id,
+    coalesce(
+        if(a.event_id is null, v.selection_id, null), c.selection_id, t.selection_id, s.selection_id
+    ) as target_selection_id,
     v.value, v.value_text, v.expected, v.source, v.annotator, v.source_request, v.mapping_version
 from verdicts v
 left join by_call c using (project, event_id)
 left join by_trace t using (project, event_id)
-left join by_session s using (project, event_id);
+left join by_session s using (project, event_id)
+-- A verdict on a run that is no selection is one on its trace.
+left join asides a on a.project = v.project and a.event_id = v.selection_id;

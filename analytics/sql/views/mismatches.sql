@@ -17,7 +17,7 @@ corrections as (
 ),
 picked as (
     select c.project, c.event_id,
-        list(distinct struct_pack(skill_id := coalesce(n.skill_id, c.pick), domain := n.domain)) as picked
+        list_sort(list(distinct struct_pack(skill_id := coalesce(n.skill_id, c.pick), domain := n.domain))) as picked
     from (select distinct project, event_id, time, pick from pick_names) c
     left join registry_names n
         on n.project = c.project and n.called = c.pick and c.time >= n.valid_from and c.time < n.valid_to

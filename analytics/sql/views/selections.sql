@@ -6,6 +6,24 @@ with opened as (
     where trace_id is not null
     group by all
 ),
+-- What a search found was there for the first decision after it. Once a call followed, a turn that picks nothing more
+-- did not decide on it again.
+spent as (
+    select b.project, b.event_id
+    from (from selection_base where ranked_at is not null) b
+    asof join (from calls where trace_id is not null) c
+        on c.project = b.project and c.trace_id = b.trace_id and b.time > c.started_at
+    where c.started_at >= b.ranked_at
+),
+judged as (
+    select b.project, b.event_id, p.picks,
+        len(p.picks) = 0 and coalesce(o.first_call_at < b.time, false)
+            and (not b.ranked or s.event_id is not null) as closing
+    from selection_base b
+    join picks p using (project, event_id)
+    left join opened o on o.project = b.project and o.trace_id = b.trace_id
+    left join spent s on s.project = b.project and s.event_id = b.event_id
+),
 listed as (
     select p.project, p.event_id, list(distinct p.pick) as picks
     from pick_names p
@@ -17,15 +35,14 @@ select
     b.environment, b.release, b.turn, b.query, b.truncated, b.language, b.intent_domain, b.intent_action,
     b.intent_object, b.candidates,
     coalesce(len(list_distinct(list_transform(b.candidates, lambda c: c.skill_id))), 0) as n_candidates,
-    b.ranked, b.randomized, p.picks,
+    b.ranked and not p.closing as ranked, b.randomized, p.picks,
     len(p.picks) as n_picks,
     list_filter(p.picks, lambda x: list_contains(coalesce(l.picks, []), x)) as listed_picks,
     b.no_match, b.strategy, b.fallback, b.fallback_reason, b.stage_ms, b.registry_version, b.embedding_version,
     b.weights_version, b.model_version, b.menu_tokens, b.shadow_embedding_version, b.shadow_skill_ids,
     b.previous_skill_id, b.context_digest,
-    not b.ranked and len(p.picks) = 0 and coalesce(o.first_call_at < b.time, false) as closing,
+    p.closing,
     b.received_at, b.source_request, b.mapping_version
 from selection_base b
-join picks p using (project, event_id)
-left join listed l using (project, event_id)
-left join opened o on o.project = b.project and o.trace_id = b.trace_id;
+join judged p using (project, event_id)
+left join listed l using (project, event_id);

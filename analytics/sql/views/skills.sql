@@ -19,7 +19,8 @@ written as (
     -- The last write of an instant holds. Observations have no order among themselves: the longer one.
     qualify row_number() over (
         partition by project, skill_id, source, time
-        order by if(source = 'declared', seq, 0) desc nulls last, length(entry) desc nulls last, md5(entry), op
+        order by if(source = 'declared', seq, 0) desc nulls last, length(entry) desc nulls last, md5(entry), op,
+            seq nulls last, received_at
     ) = 1
 ),
 -- A retirement says nothing of the entry: it keeps what was written last.

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from collector.facts import CallFact, Facts
+from collector.facts import CallFact, Facts, SelectionFact
 from collector.mapping import map_traces
 from collector.mapping.conversation import from_json
 from collector.otlp import parse_traces
@@ -39,16 +39,27 @@ def recorded(folder: Path, settings: Settings | None = None) -> Facts:
     return facts
 
 
+def turns(facts: Facts) -> list[Selection]:
+    """The selections that are turns: not what only adds to them."""
+    return [fact for fact in facts.selections if not isinstance(fact, SelectionFact) or fact.role == "turn"]
+
+
+def retold(facts: Facts) -> set[str | None]:
+    """The runs and steps: their calls are those of turns, told again."""
+    return {fact.event_id for fact in facts.selections} - {fact.event_id for fact in turns(facts)}
+
+
 def fold(facts: Facts) -> list[FoldedCall]:
-    selections = sorted(facts.selections, key=time_of)
-    runs = {fact.span_id: fact for fact in facts.calls if fact.role == "run"}
+    selections = sorted(turns(facts), key=time_of)
+    calls = [fact for fact in facts.calls if fact.selection_id not in retold(facts)]
+    runs = {fact.span_id: fact for fact in calls if fact.role == "run"}
     named = defaultdict(set)
-    for fact in facts.calls:
+    for fact in calls:
         if fact.role == "propose" and fact.call_id:
             named[fact.selection_id].add(fact.call_id)
     groups: dict[Any, list[CallFact]] = defaultdict(list)
     loose: list[CallFact] = []
-    for fact in sorted(facts.calls, key=lambda f: (time_of(f), f.ordinal or 0)):
+    for fact in sorted(calls, key=lambda f: (time_of(f), f.ordinal or 0)):
         if fact.role == "run" and top_run(fact, runs) is not fact and top_run(fact, runs).call_id:
             fact = msgspec.structs.replace(fact, call_id=top_run(fact, runs).call_id)
         selection = fact.selection_id or selection_of(fact, selections, named)
@@ -126,4 +137,4 @@ def time_of(event: Any) -> int:
 
 def without_pick(facts: Facts, calls: Iterable[FoldedCall]) -> int:
     picked = {call.selection_id for call in calls}
-    return sum(selection.event_id not in picked for selection in facts.selections)
+    return sum(selection.event_id not in picked for selection in turns(facts))

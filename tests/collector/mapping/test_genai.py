@@ -192,3 +192,133 @@ def test_what_is_no_call() -> None:
 def test_an_end_before_the_start_is_no_duration() -> None:
     assert only_call(tool(), end_ns=START - 1).latency_ms is None
     assert only_call(tool(), start_ns=0).time is None
+
+
+def roles(attributes: dict[str, Any], **fields: Any) -> list[str]:
+    return [getattr(fact, "role", "turn") for fact in mapped(attributes, **fields).selections]
+
+
+CONTENT = {
+    "definitions": [TOOL],
+    "input": [
+        {"role": "user", "parts": [{"type": "text", "content": "hi"}]},
+        {
+            "role": "assistant",
+            "parts": [{"type": "tool_call", "id": "1", "name": "get", "arguments": {"a": [1, None]}}],
+        },
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "1", "response": {"error": "no"}}]},
+    ],
+    "output": [
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "2", "name": "get", "arguments": {"a": 2}}]}
+    ],
+}
+
+
+@pytest.mark.parametrize("form", [json.dumps, lambda value: value], ids=["json", "structured"])
+@pytest.mark.parametrize("provider", ["gen_ai.provider.name", "gen_ai.system"])
+@pytest.mark.parametrize("place", ["attributes", "one event", "an event each"])
+def test_a_turn_wherever_its_messages_are(form: Any, provider: str, place: str) -> None:
+    told = {
+        "gen_ai.tool.definitions": form(CONTENT["definitions"]),
+        "gen_ai.input.messages": form(CONTENT["input"]),
+        "gen_ai.output.messages": form(CONTENT["output"]),
+    }
+    own = {"gen_ai.operation.name": "chat", provider: "openai"}
+    parts = [told] if place == "one event" else [{key: value} for key, value in told.items()]
+    events = [SpanEvent("gen_ai.client.inference.operation.details", START, part) for part in parts]
+    facts = mapped(own | told) if place == "attributes" else mapped(own, events=events)
+    (selection,) = facts.selections
+    assert (selection.query, [candidate.skill_id for candidate in selection.candidates]) == ("hi", ["get"])
+    proposal, answer = facts.calls
+    assert (proposal.role, proposal.call_id, proposal.arguments) == ("propose", "2", {"a": 2})
+    assert (answer.role, answer.call_id, answer.ok) == ("answer", "1", False)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [
+            ("gen_ai.tool.message", {"role": "tool", "content": '{"a": 1}', "id": "1"}),
+            ("gen_ai.choice", {"message": '[{"text": "permission denied"}]', "id": "1"}),
+        ],
+        [
+            (
+                "gen_ai.client.inference.operation.details",
+                {
+                    "gen_ai.input.messages": json.dumps(
+                        [{"role": "tool", "parts": [{"type": "tool_call", "id": "1", "arguments": {"a": 1}}]}]
+                    )
+                },
+            ),
+            (
+                "gen_ai.client.inference.operation.details",
+                {
+                    "gen_ai.output.messages": json.dumps(
+                        [{"role": "tool", "parts": [{"type": "tool_call_response", "response": "permission denied"}]}]
+                    )
+                },
+            ),
+        ],
+    ],
+    ids=["older", "newer"],
+)
+def test_a_tool_span_that_tells_in_events(events: list[tuple[str, dict[str, Any]]]) -> None:
+    spans = [SpanEvent(name, START, attributes) for name, attributes in events]
+    call = only_call(tool(**{"gen_ai.tool.call.id": "1", "gen_ai.tool.status": "error"}), events=spans)
+    assert (call.arguments, call.ok, call.error_kind) == ({"a": 1}, False, "permission_denied")
+    assert only_call(tool(**{"gen_ai.tool.status": "success"}), events=spans).ok is True
+
+
+def test_structured_arguments_and_results_of_a_tool_span() -> None:
+    call = only_call(
+        tool(
+            **{
+                "gen_ai.tool.call.arguments": {"a": [1, {"b": 2}]},
+                "gen_ai.tool.call.result": {"isError": True, "content": [{"type": "text", "text": "no"}]},
+            }
+        )
+    )
+    assert (call.arguments, call.ok) == ({"a": [1, {"b": 2}]}, False)
+
+
+def test_a_model_span_without_messages_waits_for_its_log_records() -> None:
+    """It is no turn by itself; what it knows folds into the turn that log records tell under the same event id."""
+    silent = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m", "gen_ai.conversation.id": "s"}
+    (context,) = mapped(silent).selections
+    assert roles(silent) == ["run"]
+    assert (context.session_id, context.model, context.time) == ("s", "m", START)
+    assert context.event_id == mapped(chat(output__messages=output({"name": "get"}))).selections[0].event_id
+    assert roles(chat()) == ["turn"]
+    messages = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "hi"}]}])
+    assert roles(silent | {"gen_ai.input.messages": messages}) == []
+
+
+@pytest.mark.parametrize("operation", ["invoke_agent", "invoke_workflow"])
+def test_an_agents_run_says_what_its_turns_leave_out(operation: str) -> None:
+    attributes = {
+        "gen_ai.operation.name": operation,
+        "gen_ai.agent.name": "travel",
+        "gen_ai.conversation.id": "s",
+        "gen_ai.input.messages": json.dumps([{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]),
+        "gen_ai.agent.tools": '["get", "put"]',
+    }
+    (run,) = mapped(attributes).selections
+    assert roles(attributes) == ["run"]
+    assert (run.agent, run.session_id, run.query) == ("travel", "s", "hi")
+    assert [candidate.skill_id for candidate in run.candidates] == ["get", "put"]
+
+
+def test_a_span_that_another_dialect_knows_better_is_left_to_it() -> None:
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "openinference.span.kind": "LLM",
+        "llm.tools.0.tool.json_schema": json.dumps(TOOL),
+    }
+    assert [candidate.skill_id for candidate in mapped(attributes).selections[0].candidates] == ["get"]
+
+
+def test_a_refused_call_failed_although_it_never_ran() -> None:
+    """The next prompt quotes the refusal; without a word of why, its menu tells (see the folding)."""
+    parts = [{"type": "tool_call_response", "id": "1", "name": "fly", "response": {"error": "Unknown tool: fly"}}]
+    (answer,) = mapped(chat(input__messages=json.dumps([{"role": "tool", "parts": parts}]))).calls
+    assert (answer.role, answer.skill_id, answer.ok, answer.error_kind) == ("answer", "fly", False, "not_found")

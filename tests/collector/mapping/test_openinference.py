@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from collector.facts import Facts, SelectionFact
 from collector.mapping import map_span
+from collector.mapping.conversation import from_json
 from pickwise.settings import Settings
 from tests.collector.mapping.spans import START, mapped, only_call, span
 
@@ -122,7 +124,9 @@ def test_a_state_that_holds_tool_messages_is_no_tools_node() -> None:
     state = json.dumps(
         {"messages": [{"type": "human", "data": {"content": "hi"}}, tool_message("1", "get", "r", "error")]}
     )
-    assert map_span(span(attributes={"openinference.span.kind": "CHAIN", "output.value": state}), Settings()) is None
+    facts = mapped({"openinference.span.kind": "CHAIN", "output.value": state}, parent_span_id="f" * 16)
+    assert [(call.role, call.call_id, call.ok) for call in facts.calls] == [("answer", "1", False)]
+    assert facts.selections == []
 
 
 def test_calls_that_langchain_could_not_read() -> None:
@@ -143,3 +147,156 @@ def test_a_turn_that_ends_with_an_unknown_tool() -> None:
     assert (call.skill_id, call.ok, call.error_kind, call.latency_ms) == ("launch_rocket", False, "not_found", None)
     assert call.time == START + 5_000_000  # after the model span that it contains
     assert map_span(span(attributes={"openinference.span.kind": "CHAIN"}), Settings()) is None
+
+
+def turn(attributes: dict[str, Any]) -> Facts:
+    return mapped({"openinference.span.kind": "LLM"} | attributes)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"llm.tools.0.tool.json_schema": '{"name": "get", "description": "Gets.", "input_schema": {}}'},
+        {"llm.tools.0.tool.name": "get", "llm.tools.0.tool.description": "Gets."},
+        {"llm.tools.0.tool.name": "get", "llm.tools.0.tool.description": "Gets.", "llm.tools.0.tool.json_schema": "{}"},
+        {"llm.tools": '[{"type": "function", "function": {"name": "get", "description": "Gets."}}]'},
+        {"llm.tools": ['{"name": "get", "description": "Gets."}']},
+        {"llm.invocation_parameters": '{"tools": [{"toolSpec": {"name": "get", "description": "Gets."}}]}'},
+        {"llm.invocation_parameters": '{"functions": [{"name": "get", "description": "Gets."}]}'},
+        {"input.value": '{"model": "m", "messages": [], "tools": [{"name": "get", "description": "Gets."}]}'},
+    ],
+)
+def test_menus_in_all_shapes(attributes: dict[str, Any]) -> None:
+    facts = turn(attributes)
+    assert [candidate.skill_id for candidate in facts.selections[0].candidates] == ["get"]
+    assert [(offer.skill_id, offer.description) for offer in facts.offered] == [("get", "Gets.")]
+
+
+def test_a_flattened_menu_comes_before_the_parameters_of_the_request() -> None:
+    facts = turn(
+        {"llm.tools.0.tool.json_schema": '{"name": "get"}', "llm.invocation_parameters": '{"tools": [{"name": "put"}]}'}
+    )
+    assert [candidate.skill_id for candidate in facts.selections[0].candidates] == ["get"]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {
+            "llm.output_messages.0.message.function_call_name": "get",
+            "llm.output_messages.0.message.function_call_arguments_json": '{"a": 1}',
+        },
+        {"llm.function_call": '{"name": "get", "arguments": {"a": 1}}'},
+        {"llm.function_call": '{"function_name": "get", "args": {"a": 1}}'},
+        {
+            "llm.output_messages.0.message.contents.0.message_content.type": "tool_use",
+            "llm.output_messages.0.message.contents.0.message_content.tool_use.name": "get",
+            "llm.output_messages.0.message.contents.0.message_content.tool_use.input": '{"a": 1}',
+        },
+        {
+            "output.value": '{"choices": [{"message": {"role": "assistant", "tool_calls": [{"function": '
+            '{"name": "get", "arguments": "{\\"a\\": 1}"}}]}}]}'
+        },
+        {"output.value": '{"role": "assistant", "content": [{"type": "tool_use", "name": "get", "input": {"a": 1}}]}'},
+    ],
+)
+def test_calls_in_all_shapes(attributes: dict[str, Any]) -> None:
+    (call,) = turn(attributes).calls
+    assert (call.role, call.skill_id, from_json(call.arguments)) == ("propose", "get", {"a": 1})
+
+
+def test_a_call_that_is_told_in_two_shapes_is_one() -> None:
+    prefix = "llm.output_messages.0.message"
+    (call,) = turn(
+        {
+            f"{prefix}.tool_calls.0.tool_call.id": "1",
+            f"{prefix}.tool_calls.0.tool_call.function.name": "get",
+            f"{prefix}.contents.0.message_content.type": "tool_use",
+            f"{prefix}.contents.0.message_content.tool_use.name": "get",
+            f"{prefix}.contents.0.message_content.tool_use.id": "1",
+            "llm.function_call": '{"name": "get"}',
+            "output.value": '{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "get"}}]}',
+        }
+    ).calls
+    assert call.call_id == "1"
+
+
+def test_messages_that_are_nowhere_but_in_the_input_of_the_model() -> None:
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "get", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "21"},
+    ]
+    facts = turn({"input.value": json.dumps({"messages": messages}), "llm.tools": '[{"name": "get"}]'})
+    assert facts.selections[0].query == "hi"
+    assert [(call.role, call.skill_id, call.call_id) for call in facts.calls] == [("answer", "get", "1")]
+
+
+def test_what_is_called_a_model_but_returns_a_whole_run_is_one() -> None:
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "get", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "21"},
+        {"role": "assistant", "tool_calls": [{"id": "2", "function": {"name": "get", "arguments": "{}"}}]},
+    ]
+    facts = mapped(
+        {"openinference.span.kind": "LLM", "output.value": json.dumps({"messages": messages})}, parent_span_id="f" * 16
+    )
+    assert [fact.role for fact in facts.selections if isinstance(fact, SelectionFact)] == ["step", "step"]
+
+
+def test_hidden_values_are_none() -> None:
+    hidden = "__REDACTED__"
+    facts = turn({"llm.tools": '[{"name": "get"}]', "llm.input_messages.0.message.role": "user",
+                  "llm.input_messages.0.message.content": hidden})  # fmt: skip
+    assert facts.selections[0].query is None
+    attributes = {"openinference.span.kind": "TOOL", "tool.name": "get", "input.value": hidden, "output.value": hidden}
+    assert only_call(attributes).arguments is None
+    run = mapped({"openinference.span.kind": "AGENT", "input.value": hidden, "session.id": "s"}).selections[0]
+    assert run.query is None
+
+
+@pytest.mark.parametrize("key", ["session_id", "thread_id", "conversation_id"])
+def test_a_session_that_only_the_free_metadata_tells(key: str) -> None:
+    facts = turn({"llm.tools": '[{"name": "get"}]', "metadata": json.dumps({key: "s"}), "user.id": "u"})
+    assert facts.selections[0].session_id == "s"
+    both = turn({"llm.tools": '[{"name": "get"}]', "metadata": json.dumps({key: "s"}), "session.id": "t"})
+    assert both.selections[0].session_id == "t"
+    assert turn({"llm.tools": '[{"name": "get"}]', "user.id": "u"}).selections[0].session_id is None
+
+
+def test_the_newer_names_of_the_model() -> None:
+    names = {"llm.request.model_name": "asked", "llm.response.model_name": "answered"}
+    assert turn({"llm.tools": '[{"name": "get"}]'} | names).selections[0].model == "asked"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "arguments"),
+    [
+        ({"input.value": '{"a": 1}'}, '{"a": 1}'),
+        (
+            {"input.value": "Paris", "tool.parameters": '{"type": "object", "properties": {"city": {}}}'},
+            {"city": "Paris"},
+        ),
+        ({"input.value": "Paris", "tool.parameters": '{"properties": {"city": {}, "unit": {}}}'}, "Paris"),
+        ({"input.value": "Paris"}, "Paris"),
+        ({"input.value": '{"city": "Par', "tool.parameters": '{"properties": {"city": {}}}'}, '{"city": "Par'),
+        ({"tool_call.function.arguments": '{"a": 1}'}, '{"a": 1}'),
+        ({"tool.parameters": '{"city": "Paris"}'}, {"city": "Paris"}),
+        ({"tool.parameters": '{"city": {"type": "string"}}'}, None),
+        ({}, None),
+    ],
+)
+def test_the_arguments_of_a_tool_span(attributes: dict[str, Any], arguments: Any) -> None:
+    call = only_call({"openinference.span.kind": "TOOL", "tool.name": "get"} | attributes)
+    assert call.arguments == arguments
+
+
+@pytest.mark.parametrize("name", ["tool_call.id", "tool.id"])
+def test_the_call_that_a_tool_span_executes(name: str) -> None:
+    assert only_call({"openinference.span.kind": "TOOL", "tool.name": "get", name: "1"}).call_id == "1"
+
+
+def test_other_kinds_of_spans_are_not_read() -> None:
+    attributes = {"openinference.span.kind": "EMBEDDING", "input.value": given(("1", "get"))}
+    assert map_span(span(attributes=attributes), Settings()) is None

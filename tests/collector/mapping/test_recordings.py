@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collector.mapping.folding import fold, recorded, without_pick
+from tests.collector.mapping.folding import fold, recorded, turns, without_pick
 
 PYDANTIC = (14, 6, 9, "exception")
 AI_SDK = (13, 6, 8, "exception")
@@ -47,8 +47,8 @@ def test_a_recording_tells_its_own_truth(
 ) -> None:
     facts = recorded(shared / "otlp" / recording)
     folded = fold(facts)
-    assert len(facts.selections) == selections
-    assert len({selection.event_id for selection in facts.selections}) == selections
+    assert len(turns(facts)) == selections
+    assert len({selection.event_id for selection in turns(facts)}) == selections
     assert without_pick(facts, folded) == no_pick
     assert len(folded) == calls
     assert Counter((call.skill_id, call.error_kind) for call in folded if call.ok is False) == {
@@ -64,10 +64,10 @@ def test_a_recording_tells_its_own_truth(
 def test_a_recording_without_content_still_tells_names_ids_and_errors(shared: Path) -> None:
     facts = recorded(shared / "otlp/google-adk-2.13.0/default")
     folded = fold(facts)
-    assert (len(facts.selections), len(folded), sum(call.ok is False for call in folded)) == (13, 9, 4)
+    assert (len(turns(facts)), len(folded), sum(call.ok is False for call in folded)) == (13, 9, 4)
     assert [call.skill_id for call in folded if call.hallucinated] == ["launch_rocket"]
-    assert all(selection.query is None for selection in facts.selections)
-    assert all(len(selection.candidates) == 10 for selection in facts.selections)
+    assert all(selection.query is None for selection in turns(facts))
+    assert all(len(selection.candidates) == 10 for selection in turns(facts))
 
 
 @pytest.mark.parametrize("variant", ["native", "openinference"])
@@ -83,7 +83,7 @@ def test_three_mcp_spans_are_one_call(shared: Path, variant: str) -> None:
 def test_menus_that_are_not_exported_are_not_made_up(shared: Path, variant: str) -> None:
     facts = recorded(shared / "otlp" / OPENAI_AGENTS / variant)
     folded = fold(facts)
-    assert all(not selection.candidates for selection in facts.selections)
+    assert all(not selection.candidates for selection in turns(facts))
     assert [call.skill_id for call in folded if call.error_kind == "not_found"] == ["launch_rocket"]
     # `custom-model` has a seventh request: book_hotel once more, with an error that ends the run.
     assert len(folded) == (11 if variant == "custom-model" else 10)
@@ -91,7 +91,7 @@ def test_menus_that_are_not_exported_are_not_made_up(shared: Path, variant: str)
 
 def test_the_details_of_one_recording(shared: Path) -> None:
     facts = recorded(shared / "otlp/pydantic-ai-2.68.0/v5")
-    first, second = sorted(facts.selections, key=lambda selection: int(selection.time or 0))[:2]
+    first, second = sorted(turns(facts), key=lambda selection: int(selection.time or 0))[:2]
     assert first.query == second.query == "What is the weather in Paris and how much is 100 USD in EUR?"
     assert [candidate.skill_id for candidate in first.candidates][:3] == [
         "get_weather",
@@ -125,5 +125,5 @@ def test_a_failed_langgraph_call_has_the_id_of_its_node(shared: Path) -> None:
     assert {fact.role for fact in booking[0].facts} == {"propose", "run"}
     assert {fact.call_id for fact in booking[0].facts} == {"call_003"}
     assert max(fact.latency_ms or 0 for fact in booking[0].facts) == pytest.approx(2.9952)
-    assert {selection.session_id for selection in facts.selections} == {f"thread-{i}" for i in range(6)}
-    assert {selection.agent for selection in facts.selections} == {"travel_agent"}
+    assert {selection.session_id for selection in turns(facts)} == {f"thread-{i}" for i in range(6)}
+    assert {selection.agent for selection in turns(facts)} == {"travel_agent"}

@@ -1,0 +1,317 @@
+"""One request as the archive keeps it, and the way back from it to facts and rows.
+
+Redaction takes away what some rules need: a result that says that a call failed, the argument values behind a digest,
+the text that an id is made of. So what the redacted item tells is compared with what the whole one told, and the
+columns and rows that it tells otherwise are stored beside it. The same mapping therefore gives the same rows again,
+and a mended one is used wherever the redacted item can tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from collector import mapping
+from collector.facts import CallFact, Facts, OfferedSkill
+from collector.item_shapes import ItemShapes, kind_of
+from collector.mapping.conversation import from_json
+from collector.projects import is_project
+from collector.redact import Redactor
+from collector.redact_items import ItemRedactor
+from collector.rows import Ledger, Row, to_rows
+from collector.segment import Record
+from collector.spans import LogRecord, Span
+from pickwise.attributes import PROJECT
+from pickwise.events import DEFAULT_PROJECT, Event, Selection
+from pickwise.settings import Settings
+
+Item = Span | LogRecord
+#: An event among those of its item: table, event id ('' where it has none), and how many of the same came before it.
+EventKey = tuple[str, str, int]
+RowsByTable = dict[str, list[Row]]
+
+#: Columns that a field becomes, where they are not the one of its name.
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "arguments": ("arguments", "args_keys", "args_digest", "error_message"),
+    "candidates": ("candidates", "truncated"),
+    "intent": ("intent_domain", "intent_action", "intent_object"),
+    "query": ("query", "truncated"),
+    "shadow": ("shadow_embedding_version", "shadow_skill_ids"),
+    "value": ("value", "value_text"),
+}
+#: How and when a row came: said anew by each replay.
+_OF_RECEIPT = ("project", "received_at", "source_request", "mapping_version")
+#: What stands for a value that was taken out, see ``redact.described``.
+_PLACEHOLDER = re.compile(r"(?:string|array|object)\(\d+\)|number|boolean|null")
+
+
+class Carried(msgspec.Struct, omit_defaults=True):
+    """What the redacted item does not tell of one event, or tells wrongly."""
+
+    event: EventKey
+    #: `changed`: the item tells some ``columns`` of its row otherwise. `lost`: it does not tell of the event; `wrong`:
+    #: it tells of another one in its place; ``columns`` are the whole row then. `spurious`: there was no such event.
+    state: Literal["changed", "lost", "wrong", "spurious"] = "changed"
+    columns: Row = {}
+
+
+class ArchivedItem(msgspec.Struct, omit_defaults=True):
+    """A redacted span or log record."""
+
+    span: Span | None = None
+    log: LogRecord | None = None
+    carried: list[Carried] = []
+    #: The tools that were offered, where the redacted item tells otherwise.
+    offered: list[OfferedSkill] | None = None
+
+    @property
+    def held(self) -> Item:
+        held = self.span if self.span is not None else self.log
+        assert held is not None
+        return held
+
+
+class ArchivedRequest(msgspec.Struct, omit_defaults=True):
+    """An OTLP request: what its log record said of it, and its items that some mapper could know."""
+
+    seq: int
+    project: str
+    received_at: int
+    items: list[ArchivedItem]
+    imported: bool = False
+
+
+class Archivist:
+    """Turns requests into archived ones and these into rows again, by the rules of one installation."""
+
+    def __init__(self, settings: Settings, redactor: Redactor) -> None:
+        self._settings = settings
+        self._items = ItemRedactor(redactor)
+        self._shapes = ItemShapes()
+        self._redactor = _Again(redactor)
+
+    def archived(
+        self, record: Record, seen: Sequence[tuple[Item, Facts | None]], made: dict[int, Row]
+    ) -> ArchivedRequest | None:
+        """The request of a log record, from its items, their facts and the rows that these became.
+
+        None where no mapper reads anything of it.
+        """
+        arguments = _arguments_by_trace(seen)
+        kept = [self._item(item, facts, made, arguments.get(item.trace_id or "", [])) for item, facts in seen]
+        items = [item for item in kept if item is not None]
+        header = record.header
+        if not items:
+            return None
+        return ArchivedRequest(header.seq, header.project, header.received_at, items, header.imported)
+
+    def facts(self, request: ArchivedRequest, ledger: Ledger) -> tuple[dict[str, Facts], dict[str, RowsByTable]]:
+        """What the mapping of today reads in the request, by project; and the rows of what it can't read any more.
+
+        Columns that are known from the first mapping go to the ledger.
+        """
+        found: dict[str, Facts] = {}
+        lost: dict[str, RowsByTable] = {}
+        for item in request.items:
+            facts, rows = self._told(item, ledger)
+            for offer in facts.offered:
+                offer.time = offer.time or request.received_at
+            project = project_of(item.held, request.project)
+            found.setdefault(project, Facts()).extend(facts)
+            for table, row in rows:
+                lost.setdefault(project, {}).setdefault(table, []).append(row)
+        return found, lost
+
+    def rows(
+        self, request: ArchivedRequest, project: str, facts: Facts, ledger: Ledger, source_request: str
+    ) -> RowsByTable:
+        """The rows of the facts of one project."""
+        return to_rows(
+            project,
+            facts,
+            received_at=request.received_at,
+            source_request=source_request,
+            redactor=self._redactor,
+            ledger=ledger,
+        )
+
+    # -- into the archive -------------------------------------------------------------------------------------------
+
+    def _item(self, item: Item, facts: Facts | None, made: dict[int, Row], arguments: list[Any]) -> ArchivedItem | None:
+        if isinstance(item, Span):
+            span = self._items.span(item, facts, arguments)
+            kept = None if span is None else ArchivedItem(span=span)
+        else:
+            log = self._items.log(item, facts)
+            kept = None if log is None else ArchivedItem(log=log)
+        if kept is None:
+            return None
+        told = facts or Facts()
+        usual = list(_usual(told, made))
+        if not isinstance(item, Span) or self._items.has_masked_label:
+            self._look(kept, told, made)
+        elif not self._shapes.needs_look(kind_of(item), facts):
+            kept.carried = usual
+        else:
+            self._look(kept, told, made)
+            if not _is_expected(kept, usual):
+                self._shapes.distrust(kind_of(item))
+        return kept
+
+    def _look(self, kept: ArchivedItem, told: Facts, made: dict[int, Row]) -> None:
+        """Note what the redacted item tells otherwise than was told."""
+        tells = self._mapped(kept) or Facts()
+        kept.carried = list(_differences(told, tells, made))
+        if told.offered != tells.offered:
+            offered = [self._items.offer(offer) for offer in told.offered]
+            kept.offered = None if offered == tells.offered else offered
+
+    def _mapped(self, item: ArchivedItem) -> Facts | None:
+        held = item.held
+        return (
+            mapping.map_span(held, self._settings) if isinstance(held, Span) else mapping.map_log(held, self._settings)
+        )
+
+    # -- and out of it ----------------------------------------------------------------------------------------------
+
+    def _told(self, item: ArchivedItem, ledger: Ledger) -> tuple[Facts, list[tuple[str, Row]]]:
+        """What the item tells, mended by what is known of its first mapping; and the rows that it does not tell."""
+        tells = self._mapped(item) or Facts()
+        carried = {found.event: found for found in item.carried}
+        facts = Facts(offered=tells.offered if item.offered is None else item.offered)
+        for key, event in _keyed(tells):
+            known = carried.get(key)
+            if known is None:
+                if not _clean(event):
+                    continue
+                ledger.known[id(event)] = {"args_digest": None} if isinstance(event, CallFact) else {}
+            elif known.state in ("changed", "lost"):
+                ledger.known[id(event)] = _known_columns(carried.pop(key))
+            else:
+                continue
+            _events(facts, key[0]).append(event)
+        whole = [(left.event[0], left.columns) for left in carried.values() if left.state in ("lost", "wrong")]
+        return facts, whole
+
+
+class _Again(Redactor):
+    """Redacts what was redacted before: what stands for a value taken out stays as it is."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self.__dict__.update(redactor.__dict__)
+        self.counts = Counter()
+
+    def _redacted(self, value: Any) -> str:
+        return value if _is_placeholder(value) else super()._redacted(value)
+
+
+def _events(facts: Facts, table: str) -> list[Any]:
+    found: list[Any] = getattr(facts, table)
+    return found
+
+
+def _keyed(facts: Facts) -> Iterator[tuple[EventKey, Event]]:
+    seen: dict[tuple[str, str], int] = {}
+    for table in ("selections", "calls", "feedback", "routes"):
+        for event in _events(facts, table):
+            key = (table, event.event_id or "")
+            count = seen.get(key, 0)
+            seen[key] = count + 1
+            yield (*key, count), event
+
+
+def _differences(told: Facts, tells: Facts, made: dict[int, Row]) -> Iterator[Carried]:
+    """What the first mapping told otherwise than the redacted item tells."""
+    now = dict(_keyed(tells))
+    for key, event in _keyed(told):
+        row = made.get(id(event))
+        other = now.pop(key, None)
+        if row is None:
+            continue  # could not be stored, see the dead letters
+        if other is None or other.time != event.time:
+            whole = {name: value for name, value in row.items() if name not in _OF_RECEIPT}
+            yield Carried(key, "lost" if other is None else "wrong", whole)
+        elif columns := _changed_columns(event, other, row):
+            yield Carried(key, "changed", columns)
+    for key in now:
+        yield Carried(key, "spurious")
+
+
+def _usual(told: Facts, made: dict[int, Row]) -> Iterator[Carried]:
+    """What a redacted item always tells otherwise: arguments, and the texts that were masked."""
+    for key, event in _keyed(told):
+        row = made.get(id(event))
+        if row is None:
+            continue
+        columns: Row = {}
+        if isinstance(event, CallFact) and event.arguments is not None:
+            columns = {name: row[name] for name in _COLUMNS["arguments"]}
+        elif isinstance(event, Selection) and event.query != row["query"]:
+            columns = {name: row[name] for name in _COLUMNS["query"]}
+        if row["time_is_receipt"]:
+            columns["time"] = row["time"]
+        if columns:
+            yield Carried(key, "changed", columns)
+
+
+def _is_expected(kept: ArchivedItem, usual: Sequence[Carried]) -> bool:
+    """Whether a look showed nothing beyond the usual."""
+    expected = {found.event: found.columns.keys() for found in usual}
+    return kept.offered is None and all(
+        found.state == "changed" and found.columns.keys() <= expected.get(found.event, set()) for found in kept.carried
+    )
+
+
+def _changed_columns(event: Event, other: Event, row: Row) -> Row:
+    names = (
+        [] if event == other else [f for f in event.__struct_fields__ if getattr(event, f) != getattr(other, f, None)]
+    )
+    columns = {column: row[column] for name in names for column in _COLUMNS.get(name, (name,)) if column in row}
+    if row["time_is_receipt"]:
+        columns["time"] = row["time"]
+    return columns
+
+
+def _known_columns(known: Carried) -> Row:
+    """What holds of an event that the item tells of, whatever it tells.
+
+    Of one that it did not tell of when it was archived, a mended mapping may know better, but for the arguments.
+    """
+    if known.state == "lost":
+        return {name: known.columns[name] for name in _COLUMNS["arguments"] if name in known.columns}
+    return known.columns
+
+
+def _clean(event: Event) -> bool:
+    """Whether an event that only today's mapping sees can be kept; what stands for a value taken out is no value."""
+    for name in event.__struct_fields__:
+        if name != "arguments" and _is_placeholder(getattr(event, name)):
+            if name in ("skill_id", "kind", "instance", "state"):
+                return False
+            setattr(event, name, None)
+    if isinstance(event, Selection):
+        event.candidates = [found for found in event.candidates if not _is_placeholder(found.skill_id)]
+    return True
+
+
+def _is_placeholder(value: Any) -> bool:
+    return isinstance(value, str) and _PLACEHOLDER.fullmatch(value) is not None
+
+
+def _arguments_by_trace(seen: Sequence[tuple[Item, Facts | None]]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for item, facts in seen:
+        for call in facts.calls if facts is not None else ():
+            if call.arguments is not None:
+                found.setdefault(item.trace_id or "", []).append(from_json(call.arguments))
+    return found
+
+
+def project_of(item: Item, named: str) -> str:
+    """The project that an item goes to: the one that its request named, its resource's, or `default`."""
+    own = item.resource.get(PROJECT)
+    return named or (own if isinstance(own, str) and is_project(own) else DEFAULT_PROJECT)

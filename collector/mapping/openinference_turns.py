@@ -1,0 +1,145 @@
+"""What an OpenInference LLM span says: messages, menu and calls, flattened or inside its values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collector.mapping import attributes as names
+from collector.mapping.conversation import (
+    Message,
+    ModelTurn,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    from_json,
+    text_or_none,
+    tool_definitions,
+)
+from collector.mapping.flattened import Group, grouped
+from collector.mapping.langchain import invalid_calls
+from collector.mapping.message_forms import ChatMessage
+from collector.mapping.messages_in_values import conversations, definitions, menu
+from collector.spans import Attributes
+
+_TOOL_USE = "tool_use"
+#: Ways in which a function call of before there were tool calls is told.
+_FUNCTION_NAMES = ("name", "function_name")
+_FUNCTION_ARGUMENTS = ("arguments", "args")
+
+
+def model_turn(attributes: Attributes) -> ModelTurn:
+    """The turn that the span's attributes tell. What is not flattened is looked for in its input and output values."""
+    outputs = _messages(attributes, names.OI_OUTPUT_MESSAGES, names.OI_OUTPUT)
+    calls = [call for message in outputs for call in message.calls]
+    return ModelTurn(
+        messages=_messages(attributes, names.OI_INPUT_MESSAGES, names.OI_INPUT),
+        tools=_tools(attributes),
+        calls=calls + _unreadable(attributes, calls) or _function_call(attributes),
+    )
+
+
+def _messages(attributes: Attributes, prefix: str, value: str) -> list[Message]:
+    groups = grouped(attributes, prefix)
+    return [_message(group) for group in groups] if groups else [*values_messages(attributes.get(value))]
+
+
+def values_messages(value: Any) -> list[ChatMessage]:
+    """The messages of the first conversation in a value; of several answers of a model, the first."""
+    found = conversations(value)
+    return found[0].messages if found else []
+
+
+def _unreadable(attributes: Attributes, calls: list[ToolCall]) -> list[ToolCall]:
+    """Calls that LangChain could not read, which are not flattened."""
+    known = {call.call_id for call in calls if call.invalid}
+    return [call for call in invalid_calls(attributes.get(names.OI_OUTPUT)) if call.call_id not in known]
+
+
+def _message(group: Group) -> Message:
+    parts = grouped(group, names.OI_PARTS)
+    text = _shown(group.get(names.OI_CONTENT))
+    if text is None:
+        texts = (_shown(part.get(names.OI_PART_TEXT)) for part in parts)
+        text = "\n".join(part for part in texts if part) or None
+    calls = [call for raw in grouped(group, names.OI_CALLS) if (call := _call(raw))]
+    calls = calls or [call for part in parts if (call := _part_call(part))]
+    role = str(group.get(names.OI_ROLE, ""))
+    return Message(role=role, text=text, calls=calls or _legacy_call(group), results=_results(group, text))
+
+
+def _shown(value: Any) -> str | None:
+    return None if value == names.OI_REDACTED else text_or_none(value)
+
+
+def _call(group: Group) -> ToolCall | None:
+    name = text_or_none(group.get(names.OI_CALL_NAME))
+    if name is None:
+        return None
+    call_id = text_or_none(group.get(names.OI_CALL_ID))
+    return ToolCall(name=name, call_id=call_id, arguments=group.get(names.OI_CALL_ARGUMENTS))
+
+
+def _part_call(part: Group) -> ToolCall | None:
+    """A call that stands among the parts of a message, in their order."""
+    name = text_or_none(part.get(names.OI_PART_CALL_NAME))
+    if part.get(names.OI_PART_TYPE) != _TOOL_USE or name is None:
+        return None
+    call_id = text_or_none(part.get(names.OI_PART_CALL_ID))
+    return ToolCall(name=name, call_id=call_id, arguments=part.get(names.OI_PART_CALL_INPUT))
+
+
+def _legacy_call(group: Group) -> list[ToolCall]:
+    name = text_or_none(group.get(names.OI_FUNCTION_NAME))
+    return [ToolCall(name=name, arguments=group.get(names.OI_FUNCTION_ARGUMENTS))] if name else []
+
+
+def _function_call(attributes: Attributes) -> list[ToolCall]:
+    """The call that the whole span made, in OpenInference's oldest form."""
+    told = from_json(attributes.get(names.OI_FUNCTION_CALL))
+    if not isinstance(told, dict):
+        return []
+    name = next((text for key in _FUNCTION_NAMES if (text := text_or_none(told.get(key)))), None)
+    arguments = next((told[key] for key in _FUNCTION_ARGUMENTS if key in told), None)
+    return [ToolCall(name=name, arguments=arguments)] if name else []
+
+
+def _results(group: Group, text: str | None) -> list[ToolResult]:
+    call_id = text_or_none(group.get(names.OI_RESULT_ID))
+    if call_id is None:
+        return []
+    return [ToolResult(call_id=call_id, name=text_or_none(group.get(names.OI_RESULT_NAME)), text=text or "")]
+
+
+def _tools(attributes: Attributes) -> list[ToolDefinition]:
+    """The menu: flattened, as one list, or among the parameters of the request."""
+    groups = grouped(attributes, names.OI_TOOLS)
+    flattened = [tool for group in groups for tool in _tool(group)]
+    return (
+        flattened
+        or definitions(attributes.get(names.OI_TOOLS))
+        or menu(from_json(attributes.get(names.OI_PARAMETERS)), _request(attributes.get(names.OI_INPUT)))
+    )
+
+
+def _tool(group: Group) -> list[ToolDefinition]:
+    """The definitions of one numbered entry: whole in its schema, or its name, description and parameters apart."""
+    schemas = [group[names.OI_TOOL_SCHEMA]] if names.OI_TOOL_SCHEMA in group else []
+    whole = tool_definitions(schemas) or definitions(schemas)
+    name = text_or_none(group.get(names.OI_TOOL_NAME))
+    if whole or name is None:
+        return whole
+    schema = from_json(group.get(names.OI_TOOL_PARAMETERS, group.get(names.OI_TOOL_SCHEMA)))
+    return [
+        ToolDefinition(
+            name=name,
+            description=text_or_none(group.get(names.OI_TOOL_DESCRIPTION)),
+            parameters=schema if isinstance(schema, dict) else None,
+        )
+    ]
+
+
+def _request(value: Any) -> Any:
+    """The request to the model that an input is, if it has a menu; most are without, and long."""
+    if isinstance(value, str) and '"tools"' not in value and '"functions"' not in value:
+        return None
+    return from_json(value)

@@ -1,0 +1,127 @@
+"""Which JSON objects are messages, parts of them, calls, answers or tool definitions, in whatever library's form."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+_ROLES = frozenset(["system", "developer", "user", "human", "assistant", "ai", "model", "tool", "function"])
+_PROTOCOL = re.compile(r"message|call|tool|function|text|human|user|assistant|system|^ai$|constructor|response", re.I)
+_OF_USER = re.compile(r"user|human", re.I)
+_OF_TOOL = re.compile(
+    r"^(?:tool|function)$|(?:tool|function|execution)[\w.-]*?(?:result|response|output|execution)|tool_?message", re.I
+)
+#: Keys that only a call or the answer to one has.
+_CALL_IDS = frozenset({"tool_call_id", "toolCallId", "call_id", "callId", "tool_use_id", "toolUseId"})
+_CALLED = frozenset({"name", "toolName", "tool_name", "functionName"})
+#: Keys of what names and tells apart.
+LABELS = frozenset(
+    {"id", "index", "kind", "model", "name", "role", "score", "source", "status", "type", "finish_reason"}
+    | {"finishReason", *_CALL_IDS, *_CALLED}
+)
+ARGUMENTS = frozenset(["args", "arguments", "input", "kwargs", "parameters", "params", "tool_input", "toolInput"])
+RESULTS = frozenset(["result", "output", "response"])
+_CALL_PARTS = ARGUMENTS | RESULTS | {"content"}
+#: Where the text of a message lies, or messages lie in each other.
+CONTENT = frozenset(["content", "contents", "kwargs", "message", "messages", "parts", "text", "value"])
+_SCHEMAS = ("parameters", "inputSchema", "input_schema", "parameters_json_schema", "json_schema")
+_SCHEMA_KEYS = frozenset(
+    {"$defs", "$id", "$ref", "$schema", "additionalProperties", "allOf", "anyOf", "default"}
+    | {"definitions", "description", "examples", "nullable", "oneOf", "properties", "required"}
+    | {"title", "type"}
+)
+
+
+@lru_cache(1_024)
+def is_user(role: str) -> bool:
+    return _OF_USER.search(role) is not None
+
+
+@lru_cache(1_024)
+def is_tool(role: str) -> bool:
+    """Whether what stands in a message of the role is the result of a call."""
+    return _OF_TOOL.search(role) is not None
+
+
+@lru_cache(1_024)
+def is_protocol(kind: str) -> bool:
+    """Whether a ``type`` is that of a message, a part, a call or an answer."""
+    return _PROTOCOL.search(kind) is not None
+
+
+@lru_cache(1_024)
+def _is_role(said: str) -> bool:
+    return said.lower() in _ROLES or is_tool(said) or is_user(said)
+
+
+def role_of(value: dict[Any, Any], around: str) -> str:
+    """Whose message the object is: its own word for it, else that of the message around it."""
+    for key in ("role", "type"):
+        said = value.get(key)
+        if isinstance(said, str) and _is_role(said):
+            return said
+    if value.get("source") == "user":
+        return "user"
+    kind = value.get("id")
+    if isinstance(kind, list) and kind and isinstance(kind[-1], str):  # LangChain's serialised constructors
+        return kind[-1]
+    holds_result = "content" in value or not RESULTS.isdisjoint(value)
+    return "tool" if holds_result and not _CALL_IDS.isdisjoint(value) else around
+
+
+def speaks(value: dict[Any, Any]) -> bool:
+    """Whether the object is a message, a part of one, a call or an answer, so that its labels are the protocol's."""
+    if not _CALL_IDS.isdisjoint(value):
+        return True
+    role, kind = value.get("role"), value.get("type")
+    if isinstance(role, str) and role.lower() in _ROLES:
+        return True
+    if isinstance(kind, str) and is_protocol(kind):
+        return True
+    return not _CALLED.isdisjoint(value) and not _CALL_PARTS.isdisjoint(value)
+
+
+def is_result(key: Any, value: dict[Any, Any]) -> bool:
+    """Whether what stands under the key of a call, or of the answer to one, is its result."""
+    return key in RESULTS and not (_CALL_IDS.isdisjoint(value) and _CALLED.isdisjoint(value))
+
+
+def is_answer(value: dict[Any, Any]) -> bool:
+    """Whether the object says whose result it holds: a result itself may look like anything."""
+    if not _CALL_IDS.isdisjoint(value):
+        return True
+    if any(isinstance(said, str) and is_tool(said) for said in (value.get("role"), value.get("type"))):
+        return True
+    kind = value.get("id")
+    return isinstance(kind, list) and bool(kind) and isinstance(kind[-1], str) and is_tool(kind[-1])
+
+
+def holds_answers(value: Any) -> bool:
+    items = value if isinstance(value, list) else [value]
+    return bool(items) and all(isinstance(item, dict) and (is_answer(item) or is_call(item)) for item in items)
+
+
+def is_constructor(value: dict[Any, Any]) -> bool:
+    """Whether the object is a message as LangChain serialises it: its content are arguments of its constructor."""
+    return isinstance(value.get("id"), list) and "kwargs" in value
+
+
+def is_call(value: dict[Any, Any]) -> bool:
+    return not _CALLED.isdisjoint(value) and not ARGUMENTS.isdisjoint(value)
+
+
+def is_definition(value: dict[Any, Any]) -> bool:
+    """Whether the object defines a tool, or is the schema of its arguments."""
+    if "name" not in value and "function" not in value:
+        return is_schema(value)
+    inner = value.get("function")
+    body = inner if isinstance(inner, dict) else value
+    if not isinstance(body.get("name"), str):
+        return False
+    given = [body[key] for key in _SCHEMAS if key in body]
+    return bool(given) and all(not schema or is_schema(schema) for schema in given)
+
+
+def is_schema(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("properties"), dict) and value.keys() <= _SCHEMA_KEYS

@@ -1,0 +1,112 @@
+"""Which attributes the mappers read, and what an attribute of a name holds.
+
+The names are those of ``mapping/attributes``: a constant there is read by that very name or, where it has a dot, as a
+prefix of numbered names.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from collector.mapping import attributes as names
+from collector.spans import Attributes
+from pickwise.attributes import PREFIX
+
+#: Attributes and events that any span may have: they alone do not make it one that a mapper could know.
+ANY_SPAN = frozenset(
+    {
+        names.ENVIRONMENT,
+        names.ENVIRONMENT_OLD,
+        names.SERVICE_VERSION,
+        names.ERROR_TYPE,
+        names.HTTP_STATUS,
+        names.EXCEPTION_EVENT,
+        names.EXCEPTION_TYPE,
+        names.EXCEPTION_MESSAGE,
+        names.SESSION_ID,
+    }
+)
+#: Names and labels that are remembered; senders may invent ever new ones.
+CACHED = 8_192
+
+#: What an attribute of a name holds.
+Content = Literal["label", "arguments", "result", "definitions", "other"]
+_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_LABELS = frozenset(
+    {"attempt", "code", "depth", "destination", "environment", "event", "id", "ids", "index"}
+    | {"kind", "label", "language", "method", "model", "name", "names", "operation", "phase"}
+    | {"project", "provider", "rank", "ranked", "reason", "reasons", "role", "score", "stage", "status"}
+    | {"strategy", "system", "team", "turn", "type", "version"}
+)
+_ARGUMENTS = frozenset(["args", "arguments"])
+_RESULTS = frozenset(["result", "results", "observation"])
+_DEFINITIONS = frozenset(["tools", "definitions", "functions", "parameters", "schema"])
+#: ``llm.input_messages.0.message.role``: the group that a flattened attribute belongs to, and its list.
+_GROUP = re.compile(r"((.+?)\.\d+)\.")
+
+
+class Place(NamedTuple):
+    """How an attribute of a name is kept."""
+
+    content: Content
+    #: It says that a mapper could know the span.
+    is_telling: bool
+    #: Group and list of a flattened attribute; both '' for others.
+    group: str
+    family: str
+
+
+def _constants() -> tuple[frozenset[str], tuple[str, ...]]:
+    """The names that mappers read, and the prefixes of those that they read by prefix."""
+    found: set[str] = set()
+    for constant, value in vars(names).items():
+        values = [value] if isinstance(value, str) else value
+        if constant.isupper() and isinstance(values, list | tuple | set | frozenset):
+            found.update(name for name in values if isinstance(name, str))
+    # A word without a dot stands for one attribute, or for what follows a prefix: as a prefix it would be too wide.
+    return frozenset(found), (PREFIX, *(f"{name.rstrip('.')}." for name in sorted(found) if "." in name))
+
+
+NAMES, _PREFIXES = _constants()
+
+
+@lru_cache(CACHED)
+def place_of(name: str) -> Place | None:
+    """How to keep the attribute; None for one that no mapper reads."""
+    if name not in NAMES and not name.startswith(_PREFIXES):
+        return None
+    found = _GROUP.match(name)
+    group, family = (found[1], found[2]) if found else ("", "")
+    return Place(_content(name), name not in ANY_SPAN, group, family)
+
+
+def _content(name: str) -> Content:
+    words = [word.lower() for word in _WORD.findall(name)]
+    last = words[-1] if words else ""
+    if last in _LABELS:
+        return "label"
+    if last in _ARGUMENTS:
+        return "arguments"
+    if last in _RESULTS or (last in ("response", "output") and "tool" in words):
+        return "result"
+    return "other" if _DEFINITIONS.isdisjoint(words) else "definitions"
+
+
+def is_telling(attributes: Attributes) -> bool:
+    """Whether some attribute says that a mapper could know the span."""
+    for name in attributes:
+        found = place_of(name)
+        if found is not None and found.is_telling:
+            return True
+    return False
+
+
+def group_roles(attributes: Attributes) -> dict[str, str]:
+    """The role of each group of flattened attributes (``llm.input_messages.0`` -> `user`)."""
+    roles: dict[str, str] = {}
+    for name, value in attributes.items():
+        if name.endswith("role") and isinstance(value, str) and (found := _GROUP.match(name)):
+            roles[found[1]] = value
+    return roles

@@ -1,0 +1,131 @@
+"""The matrix of docs/dialects.md: what each recording carries, and what of it our tables tell.
+
+    python -m tests.end_to_end.dialect_matrix      writes it into the page
+
+``PRESENT`` was counted by hand in the recordings themselves; the tests of the dialects say how.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from analytics.tables import Tables
+from tests.conftest import SHARED
+from tests.end_to_end.recordings import names, project_of, requests_of, take
+
+PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"
+_START, _END = "<!-- matrix: start -->\n", "<!-- matrix: end -->\n"
+
+
+class Told(NamedTuple):
+    """Counts of one recording, in the order of the matrix."""
+
+    #: Different questions of the user.
+    queries: int
+    #: Different tools that some turn offered.
+    offered: int
+    #: Tool calls that a model proposed.
+    picks: int
+    calls: int
+    #: Calls whose arguments are known, also unreadable ones.
+    arguments: int
+    #: Calls whose outcome is known.
+    results: int
+    failures: int
+    #: Calls of a tool that does not exist.
+    invented: int
+    sessions: int
+
+
+TITLES = ("query", "offered tools", "picks", "calls", "arguments", "results", "failures", "invented names", "session")
+
+_PYDANTIC = Told(7, 10, 9, 9, 9, 9, 4, 1, 6)
+_AI_SDK = Told(6, 5, 8, 8, 8, 8, 4, 1, 1)
+_OPENAI_AGENTS = "openai-agents-0.24.0+openinference-instrumentation-openai-agents-2.6.0"
+_SMOLAGENTS = "smolagents-1.26.0+openinference-0.1.43"
+_LANGGRAPH = Told(6, 10, 8, 8, 8, 8, 4, 1, 6)
+
+PRESENT = {
+    "ai-sdk-6.0.326/json-generate": _AI_SDK,
+    "ai-sdk-6.0.326/proto-stream": _AI_SDK,
+    # No menu is exported, and the model's calls only in the messages between its agents.
+    "autogen-agentchat-0.7.5": Told(6, 0, 10, 10, 10, 10, 4, 1, 0),
+    "crewai-1.15.30+openinference-1.1.21": Told(6, 10, 10, 10, 10, 10, 4, 1, 0),
+    # A server's spans: no model, no arguments. (The question stands in an attribute of the host's own.)
+    "fastmcp-4.2.3+mcp-2.3.0/native": Told(0, 0, 0, 10, 0, 10, 4, 1, 0),
+    "fastmcp-4.2.3+mcp-2.3.0/openinference": Told(0, 0, 0, 10, 0, 10, 4, 1, 0),
+    "google-adk-2.13.0/content": Told(6, 10, 9, 9, 9, 9, 4, 1, 6),
+    # Content is off: names, ids and errors only.
+    "google-adk-2.13.0/default": Told(0, 10, 9, 9, 0, 9, 4, 1, 6),
+    "google-adk-2.13.0/schema1": Told(6, 10, 9, 9, 9, 9, 4, 1, 6),
+    "haystack-ai-3.4.1+openinference-0.1.46": Told(6, 10, 10, 10, 10, 10, 4, 1, 0),
+    "langgraph-1.2.24+langsmith-otel-0.15.1": _LANGGRAPH,
+    "langgraph-1.2.24+openinference-instrumentation-langchain-0.1.80": _LANGGRAPH,
+    "langgraph-1.2.24+opentelemetry-instrumentation-langchain-0.62.4": _LANGGRAPH,
+    # Its log events leave out the call that could not be read.
+    "langgraph-1.2.24+opentelemetry-instrumentation-langchain-0.62.4/events": Told(6, 10, 7, 7, 7, 7, 3, 1, 6),
+    f"{_OPENAI_AGENTS}/chat-api": Told(6, 0, 10, 10, 10, 10, 4, 1, 0),
+    # A seventh request repeats the booking, which fails once more.
+    f"{_OPENAI_AGENTS}/custom-model": Told(6, 0, 11, 11, 11, 11, 5, 1, 0),
+    f"{_OPENAI_AGENTS}/responses-api": Told(6, 10, 10, 10, 10, 10, 4, 1, 0),
+    **{f"pydantic-ai-2.68.0/{version}": _PYDANTIC for version in ("v2", "v3", "v4", "v5", "v5-grpc", "v6")},
+    # Unreadable arguments reach the tool as they are, and it succeeds.
+    f"{_SMOLAGENTS}/code": Told(6, 10, 9, 9, 9, 9, 3, 1, 0),
+    f"{_SMOLAGENTS}/openai-http": Told(6, 10, 10, 10, 10, 10, 3, 1, 0),
+    # The refused call has no span, its step names no tool; of the unknown one only the name is told.
+    f"{_SMOLAGENTS}/toolcalling": Told(6, 10, 9, 9, 8, 9, 2, 1, 0),
+}
+#: What we do not find: the arguments of the unknown tool are in the program text that an error quotes.
+MISSED = {f"{_SMOLAGENTS}/code": {"arguments": 8}}
+
+_FOUND = """
+with asked as (
+    select project, count(distinct query) queries, sum(n_picks)::int picks, count(distinct session_id) sessions
+    from selections group by project
+),
+offered as (
+    select project, count(distinct skill_id) offered from candidates group by project
+),
+called as (
+    select project, count(*) calls, count(arguments) arguments, count(ok) results, count(*) filter (not ok) failures,
+        count(*) filter (name_class in ('unknown', 'near_miss') or error_kind = 'not_found') invented
+    from calls group by project
+)
+select project, coalesce(queries, 0) queries, coalesce(offered, 0) offered, coalesce(picks, 0) picks, calls, arguments,
+    results, failures, invented, coalesce(sessions, 0) sessions
+from called left join asked using (project) left join offered using (project)
+"""
+
+
+def found(shared: Path) -> dict[str, Told]:
+    """What the tables tell of every recording, after all of them were brought in."""
+    recordings = names(shared)
+    with tempfile.TemporaryDirectory() as folder:
+        take(
+            Path(folder), ((project_of(name), request) for name in recordings for request in requests_of(shared, name))
+        )
+        rows = {row.pop("project"): Told(**row) for row in Tables(Path(folder)).sql(_FOUND)}
+    return {name: rows[project_of(name)] for name in recordings}
+
+
+def matrix(told: dict[str, Told]) -> str:
+    """The table in Markdown: found of present."""
+    lines = [f"| recording | {' | '.join(TITLES)} |", "|---" * (len(TITLES) + 1) + "|"]
+    for name, counts in sorted(told.items()):
+        cells = (
+            f"{ours}/{theirs}" if theirs or ours else "–" for ours, theirs in zip(counts, PRESENT[name], strict=True)
+        )
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def page_with(table: str) -> str:
+    """The page with the table in its place."""
+    before, _, rest = PAGE.read_text().partition(_START)
+    return before + _START + table + _END + rest.partition(_END)[2]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_with(matrix(found(SHARED))))
