@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import polars as pl
@@ -156,12 +156,9 @@ class Collector:
         ``imported`` as in ``append``; ``bound``: a key decided the project, spans that name another one are refused.
         Raises OtlpError, Overloaded.
         """
-        parsed: ParsedTraces | OwnTraces = _with_less_stack(lambda: parse_traces(body, encoding))
-        self.telemetry.nonfinite.labels("traces").inc(cast(ParsedTraces, parsed).nonfinite)
-        if bound:
-            parsed = own_traces(cast(ParsedTraces, parsed), body, project)
-        if parsed.rejected:
-            self.telemetry.explain("traces", [parsed.message])
+        whole = _with_less_stack(lambda: parse_traces(body, encoding))
+        parsed = own_traces(whole, body, project) if bound else whole
+        self._note("traces", whole.nonfinite, parsed)
         return parsed, self._submit(
             "traces", project, encoding, body, parsed.span_count, parsed.rejected, bound, imported
         )
@@ -170,12 +167,9 @@ class Collector:
         self, body: bytes, encoding: OtlpEncoding, project: str, bound: bool = False, imported: bool = False
     ) -> tuple[ParsedLogs | OwnLogs, Future[int] | None]:
         """Judge and log an OTLP log request, as ``submit_traces`` does. Raises OtlpError, Overloaded."""
-        parsed: ParsedLogs | OwnLogs = _with_less_stack(lambda: parse_logs(body, encoding))
-        self.telemetry.nonfinite.labels("logs").inc(cast(ParsedLogs, parsed).nonfinite)
-        if bound:
-            parsed = own_logs(cast(ParsedLogs, parsed), body, project)
-        if parsed.rejected:
-            self.telemetry.explain("logs", [parsed.message])
+        whole = _with_less_stack(lambda: parse_logs(body, encoding))
+        parsed = own_logs(whole, body, project) if bound else whole
+        self._note("logs", whole.nonfinite, parsed)
         return parsed, self._submit(
             "logs", project, encoding, body, parsed.record_count, parsed.rejected, bound, imported
         )
@@ -275,6 +269,12 @@ class Collector:
         else:
             operation = Retention(request, self.stores)
         return self.flusher.submit(operation, pending.done)
+
+    def _note(self, kind: Kind, nonfinite: int, parsed: ParsedTraces | OwnTraces | ParsedLogs | OwnLogs) -> None:
+        """Count what became null, and why items were refused."""
+        self.telemetry.nonfinite.labels(kind).inc(nonfinite)
+        if parsed.rejected:
+            self.telemetry.explain(kind, [parsed.message])
 
     def _submit(
         self,

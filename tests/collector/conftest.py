@@ -1,12 +1,15 @@
-"""One collector process that the tests of the ways in share, each as a project of its own."""
+"""One collector process that the tests of the ways in share, each as a project of its own; and collectors in a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from collector.service import Collector
+from pickwise.settings import Settings
 from tests.collector.otlp_client import Sender
 from tests.collector.test_service import Running, running
 
@@ -23,3 +26,21 @@ def sender(served: tuple[Running, Path]) -> Iterator[Sender]:
     opened = Sender(*served)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Collector]]:
+    """Starts collectors on one folder, one after the other; settings as keywords."""
+    running_now: list[Collector] = []
+
+    def started(**changes: Any) -> Collector:
+        while running_now:
+            running_now.pop().stop()
+        collector = Collector(Settings(data_dir=tmp_path, **({"archive_days": 10_000} | changes)))
+        collector.start()
+        running_now.append(collector)
+        return collector
+
+    yield started
+    for collector in running_now:
+        collector.stop()

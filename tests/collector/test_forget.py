@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,23 +32,6 @@ OTHER = "session-of-bob"
 QUERY = "where did ada leave her keys"
 KEPT = "what bob asked"
 TRACE = f"{1:032x}"
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Collector]]:
-    running: list[Collector] = []
-
-    def started(**changes: Any) -> Collector:
-        while running:
-            running.pop().stop()
-        collector = Collector(Settings(data_dir=tmp_path, **({"archive_days": 10_000} | changes)))
-        collector.start()
-        running.append(collector)
-        return collector
-
-    yield started
-    for collector in running:
-        collector.stop()
 
 
 def send(collector: Collector, *spans: Span, project: str = "p") -> None:

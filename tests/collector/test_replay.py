@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,24 +28,6 @@ from tests.collector.spans_of import body, chat_span, tool_span
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ("selections", "calls", "feedback", "routes", "skills")
 Mend = Callable[[Span, Facts], None]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Collector]]:
-    """Starts collectors on one folder, one after the other."""
-    running: list[Collector] = []
-
-    def started(**changes: Any) -> Collector:
-        while running:
-            running.pop().stop()
-        collector = Collector(Settings(data_dir=tmp_path, **({"archive_days": 10_000} | changes)))
-        collector.start()
-        running.append(collector)
-        return collector
-
-    yield started
-    for collector in running:
-        collector.stop()
 
 
 def send(collector: Collector, *spans: Span, project: str = "p", imported: bool = False) -> None:
