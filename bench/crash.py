@@ -41,13 +41,15 @@ _ROUND_TIMEOUT_S = 120.0
 class Point(NamedTuple):
     """A place to die: ``target`` is `module:attribute.path`.
 
-    ``partly``: half of a write is on the disk by then; ``often``: a life comes by many times.
+    ``partly``: half of a write is on the disk by then; ``often``: a life comes by many times; ``processes``: how many
+    map for the collector, for each batch.
     """
 
     phase: str
     target: str
     partly: bool = False
     often: bool = False
+    processes: int = 0
 
 
 #: Every step between the socket and the deleted log segment.
@@ -58,8 +60,9 @@ POINTS = (
     Point("acknowledge", "collector.wal:Wal._commit_group", often=True),
     Point("new log segment", "collector.wal:Wal._open_segment"),
     Point("read", "collector.wal:Wal.read", often=True),
-    Point("decode", "collector.batches:decode_facts", often=True),
-    Point("map and redact", "collector.rows:to_rows", often=True),
+    Point("decode", "collector.record_mapper:decode_parts", often=True),
+    Point("map and redact", "collector.rows:RowMaker.rows", often=True),
+    Point("mapping in another process", "collector.mapping_pool:MappingPool._result", processes=1),
     Point("drop repeats", "collector.batches:BatchMaker._drop_repeats", often=True),
     Point("commit of a table", "collector.flusher:Flusher._append", often=True),
     Point("write of the table's files", "collector.lake:write_deltalake", often=True),
@@ -146,6 +149,7 @@ def _round(context: Any, folder: Path, point: Point, rng: random.Random, traffic
     where = {
         "target": point.target,
         "partly": point.partly,
+        "processes": point.processes,
         "after": rng.random() < 0.5,
         "skip": rng.randrange(3) if point.often else 0,
     }

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from collector import archive, lake, upkeep, wal
+from collector import archive, lake, mapping_pool, upkeep, wal
 from collector.service import Collector
 from pickwise.settings import Settings
 
@@ -28,8 +28,10 @@ def live(folder: Path, where: dict[str, Any] | None, batches: list[tuple[str, st
     defaults["segment_age_s"] = 0.05
     upkeep.EVERY_S = 0.2
     archive._MERGE_FROM = 2
+    mapping_pool._WORTH_EVENTS = 1
     with _bomb(where):
-        collector = Collector(Settings(data_dir=folder, flush_interval_s=0.05, compact_every=2))
+        processes = where["processes"] if where is not None else 0
+        collector = Collector(Settings(data_dir=folder, flush_interval_s=0.05, compact_every=2), processes=processes)
         collector.start()
         for name, kind, body in batches:
             if kind == "traces":

@@ -3,7 +3,7 @@
     python -m bench.overload [--clients 64] [--rounds 2] [KIND…]
 
 Starts a collector of its own for each kind of body, posts bodies of up to 20 MiB from many clients over loopback, and
-prints the peak of its resident memory, what was answered, and the longest wait for ``/healthz`` meanwhile.
+prints the peak of its resident memory (all processes), what was answered, and the longest wait for ``/healthz``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import grpc
-import psutil
 
+from bench.processes import rss_mib
 from collector.events_in import MAX_ITEMS
 from collector.lock import Holder, holder
 from pickwise.events import MAX_REQUEST_BYTES
@@ -146,9 +146,8 @@ class Watch:
 
     def __init__(self, held: Holder) -> None:
         self._held = held
-        self._process = psutil.Process(held.pid)
         self._over = threading.Event()
-        self.before = self.peak = self._process.memory_info().rss
+        self.before_mib = self.peak_mib = rss_mib(held.pid)
         self.longest_s = 0.0
         self._threads = [threading.Thread(target=self._memory), threading.Thread(target=self._health)]
         for thread in self._threads:
@@ -160,8 +159,8 @@ class Watch:
             thread.join()
 
     def _memory(self) -> None:
-        while not self._over.wait(0.01):
-            self.peak = max(self.peak, self._process.memory_info().rss)
+        while not self._over.wait(0.02):
+            self.peak_mib = max(self.peak_mib, rss_mib(self._held.pid))
 
     def _health(self) -> None:
         while not self._over.wait(0.2):
@@ -227,7 +226,7 @@ def measure(load: Load, clients: int, rounds: int, send: Callable[[Holder, Load]
     finally:
         shutil.rmtree(folder)
     counts = ", ".join(f"{count} × {answer}" for answer, count in answers.most_common())
-    peak = f"{watch.before >> 20} → {watch.peak >> 20}"
+    peak = f"{watch.before_mib:,.0f} → {watch.peak_mib:,.0f}"
     return f"{len(load.body) / 2**20:.1f} | {peak} | {counts} | {watch.longest_s:.1f} | {took:.0f}"
 
 

@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import psutil
 import pyarrow.parquet as pq
 
 from bench.load import Sent, post
+from bench.processes import cpu_s, rss_mib
 from bench.traces import SPANS_A_TURN, renewed, requests
 from collector.lake import Lake
 from gateway.supervisor import free_port
@@ -94,14 +94,14 @@ def _measure(server: Server, bodies: Sequence[bytes], seconds: float) -> Outcome
     with tempfile.TemporaryDirectory() as folder:
         running = _Running(server, Path(folder))
         try:
-            cpu = running.cpu_s()
+            cpu = cpu_s(running.process.pid)
             began = time.perf_counter()
             sent = running.send(bodies, seconds)
             seen, took = running.wait_visible(sent.acknowledged * _SPANS, began)
             return Outcome(
                 sent.acknowledged * _SPANS / sent.seconds,
                 seen / took,
-                (running.cpu_s() - cpu) / max(seen, 1) * 1_000,
+                (cpu_s(running.process.pid) - cpu) / max(seen, 1) * 1_000,
                 running.memory_mib,
             )
         finally:
@@ -151,9 +151,6 @@ class _Running:
             time.sleep(0.2)
         return seen, max(last - began, 1e-9)
 
-    def cpu_s(self) -> float:
-        return sum(times.user + times.system for times in (p.cpu_times() for p in self._tree()))
-
     def end(self, number: signal.Signals) -> None:
         self._watching.set()
         os.killpg(self.process.pid, number)
@@ -175,14 +172,7 @@ class _Running:
 
     def _watch(self) -> None:
         while not self._watching.wait(0.25):
-            self.memory_mib = max(self.memory_mib, sum(p.memory_info().rss for p in self._tree()) / 2**20)
-
-    def _tree(self) -> list[psutil.Process]:
-        try:
-            root = psutil.Process(self.process.pid)
-            return [root, *root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+            self.memory_mib = max(self.memory_mib, rss_mib(self.process.pid))
 
 
 def _pickwise() -> Server:

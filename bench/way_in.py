@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -21,11 +22,11 @@ from pathlib import Path
 from unittest import mock
 
 import httpx
-import psutil
 import pyarrow.parquet as pq
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from bench.load import post
+from bench.processes import cpu_s, rss_mib
 from bench.traces import SPANS_A_TURN, renewed, requests
 from collector.flusher import Flusher
 from collector.lake import Lake
@@ -36,6 +37,7 @@ from pickwise.settings import Settings
 #: The SDK's exporter sends 512 spans a request at most.
 _TURNS = 70
 _SPANS = _TURNS * SPANS_A_TURN
+_WARM_UP = 12
 
 
 def door(count: int) -> None:
@@ -53,27 +55,36 @@ def door(count: int) -> None:
         for name, rate, latency in rows:
             print(f"| {name} | {rate:,.0f} | {latency:.1f} |")
         yardstick = (rows[0][1] + rows[2][1]) / 2
-        print(f"\nacknowledged and synced ÷ parsed only: {rows[1][1] / yardstick:.2f}; RSS {_rss(process):,.0f} MiB")
+        print(f"\nacknowledged and synced ÷ parsed only: {rows[1][1] / yardstick:.2f}")
+        print(f"RSS {rss_mib(process.pid):,.0f} MiB")
 
 
-def background(count: int) -> None:
-    bodies = _bodies(count)
+def background(count: int, processes: int) -> None:
+    bodies = _bodies(count + _WARM_UP)
+    warm_up, bodies = bodies[:_WARM_UP], bodies[_WARM_UP:]
     spans = len(bodies) * _SPANS
     yardstick = _cpu_and_wall(lambda: [_walk(ExportTraceServiceRequest.FromString(body)) for body in bodies])
     with tempfile.TemporaryDirectory() as folder:
-        collector = Collector(Settings(data_dir=Path(folder), queue_bytes=2**30))
+        collector = Collector(Settings(data_dir=Path(folder), queue_bytes=2**30), processes=processes)
         # The flusher works in our thread, to be measured alone.
         with mock.patch.object(Flusher, "start"):
             collector.start()
-        for future in [collector.submit_traces(body, "protobuf", "")[1] for body in bodies]:
-            assert future is not None
-            future.result()
+        _submit_all(collector, warm_up)
+        _submit_all(collector, bodies, drain=False)
         ours = _cpu_and_wall(collector.flusher.drain)
         collector.stop()
-    print(f"{spans:,} spans\n\n| | spans/s | CPU µs a span |\n|---|---|---|")
+    print(f"{spans:,} spans, {processes} processes\n\n| | spans/s | CPU µs a span |\n|---|---|---|")
     for name, (cpu, wall) in (("parse and walk into dicts", yardstick), ("map, redact, commit, sync", ours)):
         print(f"| {name} | {spans / wall:,.0f} | {cpu / spans * 1e6:.1f} |")
     print(f"\nbackground ÷ parse and walk: {yardstick[1] / ours[1]:.2f} (by CPU time {yardstick[0] / ours[0]:.2f})")
+
+
+def _submit_all(collector: Collector, bodies: list[bytes], *, drain: bool = True) -> None:
+    for future in [collector.submit_traces(body, "protobuf", "")[1] for body in bodies]:
+        assert future is not None
+        future.result()
+    if drain:
+        collector.flusher.drain()
 
 
 def visible(count: int, seconds: float) -> None:
@@ -93,7 +104,7 @@ def visible(count: int, seconds: float) -> None:
         print("| receipt to visible | s |\n|---|---|")
         for percent in (50, 95, 99):
             print(f"| p{percent} | {_percentile(lags, percent):.2f} |")
-        print(f"\n{len(lags):,} rows; RSS {_rss(process):,.0f} MiB")
+        print(f"\n{len(lags):,} rows; RSS {rss_mib(process.pid):,.0f} MiB")
 
 
 def soak(minutes: float, rate: float) -> None:
@@ -107,7 +118,7 @@ def soak(minutes: float, rate: float) -> None:
             number += 1
             sent = post(port, batch, rate=rate / _SPANS, seconds=600)
             assert sent.refused == 0, f"{sent.refused} requests were refused"
-            samples.append(_rss(process))
+            samples.append(rss_mib(process.pid))
         _refresh(port)
         third = max(1, len(samples) // 3)
         print(f"{number * 64 * _SPANS:,} spans in {minutes:g} minutes, {rate:,.0f}/s\n")
@@ -136,9 +147,10 @@ def _bodies(count: int, seed: int = 0) -> list[bytes]:
 
 
 def _cpu_and_wall(work: Callable[[], object]) -> tuple[float, float]:
-    cpu, wall = time.process_time(), time.perf_counter()
+    """Seconds that the work took of the processors, with those of our processes, and of the clock."""
+    cpu, wall = cpu_s(os.getpid()), time.perf_counter()
     work()
-    return time.process_time() - cpu, time.perf_counter() - wall
+    return cpu_s(os.getpid()) - cpu, time.perf_counter() - wall
 
 
 def _lags(folder: Path, since_ns: int) -> Iterator[float]:
@@ -165,11 +177,6 @@ def _percentile(values: Sequence[float], percent: int) -> float:
 def _refresh(port: int) -> None:
     while httpx.post(f"http://127.0.0.1:{port}/v1/refresh", timeout=300).status_code == 503:
         time.sleep(0.2)
-
-
-def _rss(process: subprocess.Popen[bytes]) -> float:
-    rss: int = psutil.Process(process.pid).memory_info().rss
-    return rss / 2**20
 
 
 @contextmanager
@@ -215,6 +222,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("what", choices=["door", "background", "visible", "soak"])
     parser.add_argument("--requests", type=int, default=200, help="of 490 spans each")
+    parser.add_argument("--processes", type=int, default=2, help="that map (background)")
     parser.add_argument("--seconds", type=float, default=30, help="of steady load (visible)")
     parser.add_argument("--minutes", type=float, default=10, help="of steady load (soak)")
     parser.add_argument("--rate", type=float, default=3_000, help="spans a second (soak)")
@@ -223,7 +231,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         case "door":
             door(given.requests)
         case "background":
-            background(given.requests)
+            background(given.requests, given.processes)
         case "visible":
             visible(given.requests, given.seconds)
         case "soak":

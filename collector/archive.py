@@ -13,12 +13,12 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
 
-from collector.archived import ArchivedRequest
+from collector.archived import ArchivedRequest, EncodedRequest
 from collector.durable import sync, write_whole
 
 logger = logging.getLogger(__name__)
@@ -29,6 +29,10 @@ _WHOLE_BYTES = 512 * 1024
 _LEVEL = 3
 _SUFFIX = ".zst"
 _DECODER = msgspec.msgpack.Decoder(list[ArchivedRequest])
+_PARTS = msgspec.msgpack.Decoder(list[msgspec.Raw])
+#: A request that is written: MessagePack is written as it is.
+_Request = ArchivedRequest | msgspec.Raw
+_T = TypeVar("_T")
 
 
 class ArchiveFile(NamedTuple):
@@ -58,15 +62,15 @@ class Archive:
     def is_on(self) -> bool:
         return self._days > 0
 
-    def write(self, requests: Sequence[ArchivedRequest]) -> None:
+    def write(self, requests: Sequence[EncodedRequest]) -> None:
         """Keep the requests, in order of their numbers; durable when it returns. Raises OSError."""
         fresh = [request for request in requests if request.seq > self.last_seq]
         if not fresh:
             return
-        newest = max(request.received_at for request in fresh)
-        hour = datetime.fromtimestamp(newest / 1e9, UTC)
-        self._write(self.folder / hour.strftime("%Y-%m-%d/%H"), fresh)
-        self.last_seq = fresh[-1].seq
+        first, last = fresh[0].seq, fresh[-1].seq
+        folder = self._folder_of(max(request.received_at for request in fresh))
+        self._write(folder, first, last, [msgspec.Raw(request.encoded) for request in fresh])
+        self.last_seq = last
 
     def files(self, start: datetime | None = None) -> list[ArchiveFile]:
         """The files that may hold requests received from ``start`` on, in order."""
@@ -78,11 +82,7 @@ class Archive:
 
     def read(self, file: ArchiveFile) -> list[ArchivedRequest]:
         """The requests of a file. Raises UnreadableArchive, OSError."""
-        try:
-            with pa.input_stream(str(file.path), compression="zstd") as stream:
-                return _DECODER.decode(stream.read())
-        except (msgspec.MsgspecError, pa.ArrowInvalid, OSError) as error:
-            raise UnreadableArchive(f"{file.path} cannot be read: {error}") from error
+        return _decoded(file, _DECODER)
 
     def rewrite(self, file: ArchiveFile, keep: Callable[[ArchivedRequest], ArchivedRequest | None]) -> bool:
         """Replace the requests of a file by what ``keep`` makes of them; whether anything changed."""
@@ -97,8 +97,7 @@ class Archive:
         """Keep a request that comes out of its turn, in place of what the archive has of it, or beside that."""
         holder = next((file for file in self.files() if file.first <= request.seq <= file.last), None)
         if holder is None:
-            hour = datetime.fromtimestamp(request.received_at / 1e9, UTC)
-            self._write(self.folder / hour.strftime("%Y-%m-%d/%H"), [request])
+            self._write(self._folder_of(request.received_at), request.seq, request.seq, [request])
             return
         kept = {found.seq: found for found in self.read(holder)}
         known = kept.get(request.seq)
@@ -136,19 +135,25 @@ class Archive:
                 size += file.path.stat().st_size
                 continue
             if len(group) > 1:
-                self._write(folder, [request for part in group for request in self.read(part)], group)
+                self._join(folder, group)
             group, size = ([file], file.path.stat().st_size) if file is not None else ([], 0)
 
-    def _write(self, folder: Path, requests: Sequence[ArchivedRequest], parts: Sequence[ArchiveFile] = ()) -> None:
-        first = min((part.first for part in parts), default=requests[0].seq if requests else 0)
-        last = max((part.last for part in parts), default=requests[-1].seq if requests else 0)
+    def _join(self, folder: Path, parts: Sequence[ArchiveFile]) -> None:
+        """One file in place of several. A crash between may leave parts beside it, see ``_drop_leftovers``."""
+        requests = [request for part in parts for request in _decoded(part, _PARTS)]
+        self._write(folder, min(part.first for part in parts), max(part.last for part in parts), requests)
+        for part in parts:
+            part.path.unlink(missing_ok=True)
+
+    def _folder_of(self, received_at: int) -> Path:
+        return self.folder / datetime.fromtimestamp(received_at / 1e9, UTC).strftime("%Y-%m-%d/%H")
+
+    def _write(self, folder: Path, first: int, last: int, requests: Sequence[_Request]) -> None:
         is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _put(folder / f"{first:020d}-{last:020d}{_SUFFIX}", requests)
         for above in (folder.parent, self.folder, self.folder.parent) if is_new else ():
             sync(above)
-        for part in parts:
-            part.path.unlink(missing_ok=True)
 
     def _listed(self) -> Iterator[ArchiveFile]:
         for folder, hour in self._hours():
@@ -176,7 +181,15 @@ class Archive:
                     path.unlink(missing_ok=True)
 
 
-def _put(path: Path, requests: Sequence[ArchivedRequest]) -> None:
+def _decoded(file: ArchiveFile, decoder: msgspec.msgpack.Decoder[_T]) -> _T:
+    try:
+        with pa.input_stream(str(file.path), compression="zstd") as stream:
+            return decoder.decode(stream.read())
+    except (msgspec.MsgspecError, pa.ArrowInvalid, OSError) as error:
+        raise UnreadableArchive(f"{file.path} cannot be read: {error}") from error
+
+
+def _put(path: Path, requests: Sequence[_Request]) -> None:
     """Write a file so that it is whole or not there."""
     data = pa.Codec("zstd", compression_level=_LEVEL).compress(msgspec.msgpack.encode(requests), asbytes=True)
     write_whole(path, data)

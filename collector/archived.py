@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -85,6 +85,19 @@ class ArchivedRequest(msgspec.Struct, omit_defaults=True):
     imported: bool = False
 
 
+class EncodedRequest(NamedTuple):
+    """An archived request as the archive writes it."""
+
+    seq: int
+    received_at: int
+    #: The ``ArchivedRequest`` as MessagePack.
+    encoded: bytes
+
+    @classmethod
+    def of(cls, request: ArchivedRequest) -> EncodedRequest:
+        return cls(request.seq, request.received_at, msgspec.msgpack.encode(request))
+
+
 class Archivist:
     """Turns requests into archived ones and these into rows again, by the rules of one installation."""
 
@@ -101,13 +114,20 @@ class Archivist:
 
         None where no mapper reads anything of it.
         """
-        arguments = _arguments_by_trace(seen)
-        kept = [self._item(item, facts, made, arguments.get(item.trace_id or "", [])) for item, facts in seen]
-        items = [item for item in kept if item is not None]
+        arguments = Arguments()
+        arguments.note(seen)
+        items = self.items(seen, made, arguments)
         header = record.header
         if not items:
             return None
         return ArchivedRequest(header.seq, header.project, header.received_at, items, header.imported)
+
+    def items(
+        self, seen: Sequence[tuple[Item, Facts | None]], made: dict[int, Row], arguments: Arguments
+    ) -> list[ArchivedItem]:
+        """What is kept of some items of a request; ``arguments``: those of all its calls."""
+        kept = (self._item(item, facts, made, arguments.of) for item, facts in seen)
+        return [item for item in kept if item is not None]
 
     def facts(self, request: ArchivedRequest, ledger: Ledger) -> tuple[dict[str, Facts], dict[str, RowsByTable]]:
         """What the mapping of today reads in the request, by project; and the rows of what it can't read any more.
@@ -141,34 +161,35 @@ class Archivist:
 
     # -- into the archive -------------------------------------------------------------------------------------------
 
-    def _item(self, item: Item, facts: Facts | None, made: dict[int, Row], arguments: list[Any]) -> ArchivedItem | None:
-        if isinstance(item, Span):
-            span = self._items.span(item, facts, arguments)
-            kept = None if span is None else ArchivedItem(span=span)
-        else:
+    def _item(
+        self, item: Item, facts: Facts | None, made: dict[int, Row], arguments: Callable[[str], list[Any]]
+    ) -> ArchivedItem | None:
+        if not isinstance(item, Span):
             log = self._items.log(item, facts)
-            kept = None if log is None else ArchivedItem(log=log)
-        if kept is None:
+            return None if log is None else self._looked_at(ArchivedItem(log=log), facts, made)
+        span = self._items.span(item, facts, arguments)
+        if span is None:
             return None
-        told = facts or Facts()
-        usual = list(_usual(told, made))
-        if not isinstance(item, Span) or self._items.has_masked_label:
-            self._look(kept, told, made)
-        elif not self._shapes.needs_look(kind_of(item), facts):
+        kept = ArchivedItem(span=span)
+        if self._items.has_masked_label:
+            return self._looked_at(kept, facts, made)
+        usual = [] if facts is None else _usual(facts, made)
+        kind = kind_of(item)
+        if not self._shapes.needs_look(kind, facts):
             kept.carried = usual
-        else:
-            self._look(kept, told, made)
-            if not _is_expected(kept, usual):
-                self._shapes.distrust(kind_of(item))
+        elif not _is_expected(self._looked_at(kept, facts, made), usual):
+            self._shapes.distrust(kind)
         return kept
 
-    def _look(self, kept: ArchivedItem, told: Facts, made: dict[int, Row]) -> None:
-        """Note what the redacted item tells otherwise than was told."""
+    def _looked_at(self, kept: ArchivedItem, facts: Facts | None, made: dict[int, Row]) -> ArchivedItem:
+        """The item with what it tells otherwise, redacted, than was told."""
+        told = facts or Facts()
         tells = self._mapped(kept) or Facts()
         kept.carried = list(_differences(told, tells, made))
         if told.offered != tells.offered:
             offered = [self._items.offer(offer) for offer in told.offered]
             kept.offered = None if offered == tells.offered else offered
+        return kept
 
     def _mapped(self, item: ArchivedItem) -> Facts | None:
         held = item.held
@@ -183,7 +204,7 @@ class Archivist:
         tells = self._mapped(item) or Facts()
         carried = {found.event: found for found in item.carried}
         facts = Facts(offered=tells.offered if item.offered is None else item.offered)
-        for key, event in _keyed(tells):
+        for key, event in _keyed(tells).items():
             known = carried.get(key)
             if known is None:
                 if not _clean(event):
@@ -205,7 +226,7 @@ class _Again(Redactor):
         self.__dict__.update(redactor.__dict__)
         self.counts = Counter()
 
-    def _redacted(self, value: Any) -> str:
+    def _redacted(self, value: Any) -> Any:
         return value if _is_placeholder(value) else super()._redacted(value)
 
 
@@ -214,20 +235,27 @@ def _events(facts: Facts, table: str) -> list[Any]:
     return found
 
 
-def _keyed(facts: Facts) -> Iterator[tuple[EventKey, Event]]:
-    seen: dict[tuple[str, str], int] = {}
-    for table in ("selections", "calls", "feedback", "routes"):
-        for event in _events(facts, table):
-            key = (table, event.event_id or "")
-            count = seen.get(key, 0)
-            seen[key] = count + 1
-            yield (*key, count), event
+def _keyed(facts: Facts) -> dict[EventKey, Event]:
+    found: dict[EventKey, Event] = {}
+    for table, events in (
+        ("selections", facts.selections),
+        ("calls", facts.calls),
+        ("feedback", facts.feedback),
+        ("routes", facts.routes),
+    ):
+        counts: dict[str, int] = {}
+        for event in events:
+            event_id = event.event_id or ""
+            count = counts.get(event_id, 0)
+            counts[event_id] = count + 1
+            found[table, event_id, count] = event
+    return found
 
 
 def _differences(told: Facts, tells: Facts, made: dict[int, Row]) -> Iterator[Carried]:
     """What the first mapping told otherwise than the redacted item tells."""
-    now = dict(_keyed(tells))
-    for key, event in _keyed(told):
+    now = _keyed(tells)
+    for key, event in _keyed(told).items():
         row = made.get(id(event))
         other = now.pop(key, None)
         if row is None:
@@ -241,21 +269,25 @@ def _differences(told: Facts, tells: Facts, made: dict[int, Row]) -> Iterator[Ca
         yield Carried(key, "spurious")
 
 
-def _usual(told: Facts, made: dict[int, Row]) -> Iterator[Carried]:
+def _usual(told: Facts, made: dict[int, Row]) -> list[Carried]:
     """What a redacted item always tells otherwise: arguments, and the texts that were masked."""
-    for key, event in _keyed(told):
-        row = made.get(id(event))
-        if row is None:
-            continue
-        columns: Row = {}
-        if isinstance(event, CallFact) and event.arguments is not None:
+    return [
+        Carried(key, "changed", columns)
+        for key, event in _keyed(told).items()
+        if (row := made.get(id(event))) is not None and (columns := _usual_columns(event, row))
+    ]
+
+
+def _usual_columns(event: Event, row: Row) -> Row:
+    columns: Row = {}
+    if isinstance(event, CallFact):
+        if event.arguments is not None:
             columns = {name: row[name] for name in _COLUMNS["arguments"]}
-        elif isinstance(event, Selection) and event.query != row["query"]:
-            columns = {name: row[name] for name in _COLUMNS["query"]}
-        if row["time_is_receipt"]:
-            columns["time"] = row["time"]
-        if columns:
-            yield Carried(key, "changed", columns)
+    elif isinstance(event, Selection) and event.query != row["query"]:
+        columns = {name: row[name] for name in _COLUMNS["query"]}
+    if row["time_is_receipt"]:
+        columns["time"] = row["time"]
+    return columns
 
 
 def _is_expected(kept: ArchivedItem, usual: Sequence[Carried]) -> bool:
@@ -302,13 +334,24 @@ def _is_placeholder(value: Any) -> bool:
     return isinstance(value, str) and _PLACEHOLDER.fullmatch(value) is not None
 
 
-def _arguments_by_trace(seen: Sequence[tuple[Item, Facts | None]]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for item, facts in seen:
-        for call in facts.calls if facts is not None else ():
-            if call.arguments is not None:
-                found.setdefault(item.trace_id or "", []).append(from_json(call.arguments))
-    return found
+class Arguments:
+    """Those of the calls of each trace of a request: decoded once an error text asks for them, which few do."""
+
+    def __init__(self) -> None:
+        self._noted: dict[str, list[Any]] = {}
+        self._decoded: dict[str, list[Any]] = {}
+
+    def note(self, seen: Sequence[tuple[Item, Facts | None]]) -> None:
+        for item, facts in seen:
+            if facts is not None:
+                for call in facts.calls:
+                    if call.arguments is not None:
+                        self._noted.setdefault(item.trace_id or "", []).append(call.arguments)
+
+    def of(self, trace_id: str) -> list[Any]:
+        decoded = self._decoded.setdefault(trace_id, [])
+        decoded += map(from_json, self._noted.pop(trace_id, ()))
+        return decoded
 
 
 def project_of(item: Item, named: str) -> str:

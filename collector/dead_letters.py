@@ -6,12 +6,12 @@ import base64
 import binascii
 import logging
 import os
-import traceback
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
+from collector.faults import Fault
 from collector.segment import Header, Record
 from collector.telemetry import Telemetry
 
@@ -34,16 +34,11 @@ class DeadLetters:
         self.folder = Path(folder)
         self._telemetry = telemetry
 
-    def put(self, record: Record, error: Exception) -> None:
+    def put(self, record: Record, fault: Fault) -> None:
         """Keep a record whose mapping failed, or a part of which did, with the reason. Raises OSError."""
         header = record.header
         path = self._path(header.seq)
-        letter = Letter(
-            header,
-            f"{type(error).__name__}: {error}",
-            base64.b64encode(record.body).decode(),
-            "".join(traceback.format_exception(error)),
-        )
+        letter = Letter(header, fault.reason, base64.b64encode(record.body).decode(), fault.traceback)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -52,7 +47,7 @@ class DeadLetters:
             os.fsync(file.fileno())
         self._telemetry.dead_letters.inc()
         # The error may quote what the record holds, so it stands in the letter and not in a log that is kept.
-        logger.error("record %d (%s) is set aside in %s: %s", header.seq, header.kind, path, type(error).__name__)
+        logger.error("record %d (%s) is set aside in %s: %s", header.seq, header.kind, path, fault.kind)
 
     def records(self) -> list[Record]:
         """The records set aside, in their order; a file that is none is left alone and named in the log."""

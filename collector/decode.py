@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal, cast
+from itertools import islice
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
 from collector import mapping, otlp
 from collector.events_in import Layout, parse_events
-from collector.facts import Facts
+from collector.facts import EVENT_LISTS, Facts
 from collector.foreign import own_logs, own_traces
 from collector.otlp_limits import NAMED_REFUSALS
 from collector.projects import is_project
@@ -18,6 +19,10 @@ from collector.spans import LogRecord, Span
 from pickwise.events import DEFAULT_PROJECT
 from pickwise.settings import Settings
 
+#: Spans, log records or native events of a part: what is made of them takes some tens of MiB.
+PART_ITEMS = 8_192
+#: A span or log record with its facts, None where no dialect knows it.
+DecodedItem = tuple[Span | LogRecord, Facts | None]
 #: Keeps what could not be mapped, and why.
 SetAside = Callable[[Record, Exception], None]
 #: The encoding of a record that was set aside: the items that failed, as JSON in our own shape, without the others.
@@ -28,35 +33,63 @@ class Unmapped(RuntimeError):  # noqa: N818 - a state of the items
     """Spans or log records that a rule failed on; the message says which, and how."""
 
 
-def decode_facts(
-    record: Record,
-    settings: Settings,
-    seen: mapping.Seen = lambda *_: None,
-    set_aside: SetAside | None = None,
-) -> dict[str, Facts]:
-    """The facts of a record of kind `traces`, `logs` or `events`, by project.
+class Part(NamedTuple):
+    """Some of a record: facts by project, and the spans or log records that they come from, each with its own."""
 
-    The project that the request named decides, then the one that a resource names, then `default`. ``seen`` is told
-    of each span and log record. What a rule of the mapping fails on is set aside alone, and raised without a
-    ``set_aside``.
+    by_project: dict[str, Facts]
+    items: list[DecodedItem]
+
+
+def decode_parts(record: Record, settings: Settings, set_aside: SetAside | None = None) -> Iterator[Part]:
+    """The facts of a record of kind `traces`, `logs` or `events`, a few thousand items at a time.
+
+    The project that the request named decides, then the one that a resource names, then `default`. What a rule of the
+    mapping fails on is set aside alone, and raised without a ``set_aside``.
     """
     header = record.header
+    if header.kind == "events":
+        own = header.project if header.bound else None
+        for facts in _sliced(parse_events(record.body, cast(Layout, header.encoding), own).facts):
+            yield Part({header.project or DEFAULT_PROJECT: facts}, [])
+        return
     failures = _Failures()
-    match header.kind:
-        case "events":
-            own = header.project if header.bound else None
-            by_project = {"": parse_events(record.body, cast(Layout, header.encoding), own).facts}
-        case "traces":
-            by_project = mapping.map_traces(_traces(record), header.received_at, settings, seen, failures.note)
-        case "logs":
-            by_project = mapping.map_logs(_logs(record), header.received_at, settings, seen, failures.note)
-        case _:
-            raise ValueError(f"a record of kind {header.kind} holds no facts")
+    found = _found(record, settings, failures)
+    while items := list(islice(found, PART_ITEMS)):
+        yield Part(settled(mapping.by_project(items), header.project), items)
     if failures.items and set_aside is None:
         raise failures.error
     if failures.items and set_aside is not None:
         set_aside(failures.part_of(record), failures.error)
-    return settled(by_project, header.project)
+
+
+def decode_facts(record: Record, settings: Settings) -> tuple[dict[str, Facts], list[DecodedItem]]:
+    """All facts of a record by project, and its items: the parts of ``decode_parts`` in one."""
+    by_project: dict[str, Facts] = {}
+    items: list[DecodedItem] = []
+    for part in decode_parts(record, settings):
+        items += part.items
+        for project, facts in part.by_project.items():
+            by_project.setdefault(project, Facts()).extend(facts)
+    return by_project, items
+
+
+def _found(record: Record, settings: Settings, failures: _Failures) -> Iterator[DecodedItem]:
+    received_at = record.header.received_at
+    match record.header.kind:
+        case "traces":
+            return mapping.facts_of_traces(_traces(record), received_at, settings, failures.note)
+        case "logs":
+            return mapping.facts_of_logs(_logs(record), received_at, settings, failures.note)
+        case kind:
+            raise ValueError(f"a record of kind {kind} holds no facts")
+
+
+def _sliced(facts: Facts) -> Iterator[Facts]:
+    """Facts of native events, which list no offers, a few thousand at a time."""
+    for name in EVENT_LISTS:
+        events = getattr(facts, name)
+        for start in range(0, len(events), PART_ITEMS):
+            yield Facts(**{name: events[start : start + PART_ITEMS]})
 
 
 class _Failures:

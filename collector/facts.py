@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pickwise.events import Call, Feedback, Route, Selection
+from pickwise.events import Call, Event, Feedback, Route, Selection
 
 #: How a call fact knows of the call: a model proposed it, something ran it, or its answer was quoted in a later
 #: prompt. An ``answer`` alone never makes a call: conversations are repeated in later traces; where it does not know
@@ -29,8 +29,14 @@ CallRole = Literal["propose", "run", "answer", "search"]
 SelectionRole = Literal["turn", "run", "retrieval", "search", "step"]
 
 
-class SelectionFact(Selection, kw_only=True, tag="selection", tag_field="type"):
-    """A selection as seen from one place on the wire."""
+# None of these can be part of a cycle, as they hold plain values only: the garbage collector need not look.
+
+
+class SelectionFact(Selection, kw_only=True, gc=False, tag="selection", tag_field="type"):
+    """A selection as seen from one place on the wire.
+
+    All selections with the same menu may have the same list of ``candidates``: replace it, never change it.
+    """
 
     role: SelectionRole = "turn"
     #: When its span ended (ns), and the span around it: which runs and retrievals lie within which.
@@ -38,7 +44,7 @@ class SelectionFact(Selection, kw_only=True, tag="selection", tag_field="type"):
     parent_span_id: str | None = None
 
 
-class CallFact(Call, kw_only=True, tag="call", tag_field="type"):
+class CallFact(Call, kw_only=True, gc=False, tag="call", tag_field="type"):
     """A call as seen from one place on the wire."""
 
     role: CallRole = "run"
@@ -47,8 +53,11 @@ class CallFact(Call, kw_only=True, tag="call", tag_field="type"):
     parent_span_id: str | None = None
 
 
-class OfferedSkill(msgspec.Struct, kw_only=True):
-    """A tool definition as it was offered to a model: what a project without a registry learns from."""
+class OfferedSkill(msgspec.Struct, kw_only=True, gc=False):
+    """A tool definition as it was offered to a model: what a project without a registry learns from.
+
+    Offers of the same menu may have the same ``parameters_schema``: never change it.
+    """
 
     skill_id: str
     time: int
@@ -57,7 +66,11 @@ class OfferedSkill(msgspec.Struct, kw_only=True):
     parameters_schema: dict[str, Any] | None = None
 
 
-class Facts(msgspec.Struct):
+#: The fields of ``Facts`` that list events.
+EVENT_LISTS = ("selections", "calls", "feedback", "routes")
+
+
+class Facts(msgspec.Struct, gc=False):
     """All that one request, or one batch of requests, says. Events carry nanosecond ``time`` and an ``event_id``."""
 
     selections: list[Selection] = []
@@ -75,6 +88,10 @@ class Facts(msgspec.Struct):
         self.routes += other.routes
         self.offered += other.offered
         self.is_routed |= other.is_routed
+
+    @property
+    def events(self) -> list[Event]:
+        return [*self.selections, *self.calls, *self.feedback, *self.routes]
 
     def __len__(self) -> int:
         return len(self.selections) + len(self.calls) + len(self.feedback) + len(self.routes)

@@ -2,7 +2,8 @@
 
 It reads synced records in order and commits every second or every few thousand events, each table with the sequence
 number of the batch as an application transaction: after a crash every table skips what it already has. Then the batch
-goes, redacted, to the archive, and the log is released. A batch that cannot be written (a full disk) is tried again
+goes, redacted, to the archive, and the log is released. While it does so the next batch is being mapped, see
+``mapping_pool``. A batch that cannot be written (a full disk) is tried again
 until it can; a record that cannot be mapped is set aside. Between batches the thread does what operators ask of the
 tables (`operations`) and, once an hour, tidies up.
 """
@@ -23,7 +24,9 @@ from typing import Any
 import polars as pl
 from deltalake.exceptions import DeltaError
 
-from collector.batches import Batch, BatchMaker
+from collector.batches import Batch, BatchMaker, Begun
+from collector.faults import Fault
+from collector.mapping_pool import MappingPool
 from collector.operations import Operation
 from collector.segment import SUFFIX, Record
 from collector.self_traces import note, traced
@@ -37,8 +40,9 @@ logger = logging.getLogger(__name__)
 
 #: Application id of the transactions that tell how far a table has the log.
 APPLICATION = "wal"
-#: Bytes of log read for one commit at most: bounds the memory of mapping.
+#: Bytes of log read for one commit at most, and events, in settings' ``flush_events``: bound the memory of mapping.
 _BATCH_BYTES = 32 * 2**20
+_BATCH_FLUSHES = 4
 _RETRY_S = (0.2, 1.0, 5.0, 15.0)
 #: Files of one minute are small; larger ones are left to the hourly upkeep, so that no row is rewritten every minute.
 _SMALL_FILE_BYTES = 16 * 2**20
@@ -70,7 +74,7 @@ class _GivenUp(RuntimeError):  # noqa: N818 - a decision
 class Flusher:
     """Reads the log and writes the tables. ``start`` runs it as a thread; ``drain`` runs it in the caller's."""
 
-    def __init__(self, wal: Wal, stores: Stores, telemetry: Telemetry) -> None:
+    def __init__(self, wal: Wal, stores: Stores, pool: MappingPool, telemetry: Telemetry) -> None:
         self._settings = stores.settings
         self._wal = wal
         self._stores = stores
@@ -79,7 +83,9 @@ class Flusher:
         for table in FACT_TABLES:
             lake.sync(table)
         self._versions = {table: lake.transaction_version(table, APPLICATION) for table in FACT_TABLES}
-        self._batches = BatchMaker(stores, telemetry, self._set_aside)
+        self.pool = pool
+        self._batches = BatchMaker(stores, pool, telemetry, self._set_aside)
+        self._ahead: Begun | None = None
         self._commits: dict[str, int] = defaultdict(int)
         self._doubtful = False  # a commit failed, perhaps after it had gone through
         self._read_events = 0
@@ -168,6 +174,8 @@ class Flusher:
                 self._do_step(self._tasks[0])
             elif self._upkeep.is_due():
                 self.submit(self._upkeep)
+            else:
+                self.pool.rest()
 
     def _pending(self) -> bool:
         return self._wal.durable_seq > self._position
@@ -178,32 +186,45 @@ class Flusher:
             self._waiting_since = now
         return (
             self._stopping.is_set()
+            or self._ahead is not None
             or self._urgent > self._position
-            or self._wal.durable_events - self._read_events >= self._settings.flush_events
+            or self._is_much()
             or now - self._waiting_since >= self._settings.flush_interval_s
         )
 
-    def _patience(self) -> float | None:
-        """Seconds until the next commit or upkeep is due."""
-        if self._stopping.is_set() or self._tasks or (self._pending() and self._urgent > self._position):
+    def _is_much(self) -> bool:
+        return self._wal.durable_events - self._read_events >= self._settings.flush_events
+
+    def _patience(self) -> float:
+        """Seconds until something is due: a commit, the upkeep, the end of idle processes."""
+        if self._stopping.is_set() or self._tasks or self._ahead or (self._pending() and self._urgent > self._position):
             return 0.0
         if not self._pending():
-            return self._upkeep.due_in_s
+            return min(self._upkeep.due_in_s, self.pool.rest_in_s)
         if self._waiting_since is None:
             return 0.0
         return max(0.0, self._waiting_since + self._settings.flush_interval_s - time.monotonic())
 
     def _flush(self) -> None:
         durable = self._wal.durable_seq
-        records = self._wal.read(self._settings.flush_events, _BATCH_BYTES)
-        self._waiting_since = None
-        if records:
-            self._read_events += sum(record.header.events for record in records)
-            with self._telemetry.self_traces.flushing(records):
-                self._commit(self._prepare(records))
-        else:  # what was left is damaged and set aside by the log
+        begun, self._ahead = self._ahead or self._begin(), None
+        if begun is None:  # what was left is damaged and set aside by the log
             self._read_events = self._wal.durable_events
             self._advance(durable)
+            return
+        if self._is_much() and not self._tasks:  # an operation may change what mapping heeds
+            self._ahead = self._begin()
+        with self._telemetry.self_traces.flushing(begun.records):
+            self._commit(self._batches.finish(begun))
+
+    def _begin(self) -> Begun | None:
+        """Read the next records, if there are any, and start to map them."""
+        records = self._wal.read(self._settings.flush_events * _BATCH_FLUSHES, _BATCH_BYTES)
+        self._waiting_since = None
+        if not records:
+            return None
+        self._read_events += sum(record.header.events for record in records)
+        return self._batches.begin(records, self._versions)
 
     # -- operations -------------------------------------------------------------------------------------------------
 
@@ -242,11 +263,8 @@ class Flusher:
 
     # -- batches --------------------------------------------------------------------------------------------------
 
-    def _prepare(self, records: list[Record]) -> Batch:
-        return self._batches.prepare(records, self._versions)
-
-    def _set_aside(self, record: Record, error: Exception) -> None:
-        self._until_done("setting a record aside", partial(self._stores.dead_letters.put, record, error))
+    def _set_aside(self, record: Record, fault: Fault) -> None:
+        self._until_done("setting a record aside", partial(self._stores.dead_letters.put, record, fault))
 
     def _commit(self, batch: Batch) -> None:
         for table, frame in batch.frames.items():
@@ -263,9 +281,8 @@ class Flusher:
 
     def _archive(self, batch: Batch) -> None:
         """Only then may the log go. Whoever waits to see the rows need not wait for it."""
-        requests = self._batches.archived(batch)
-        if requests:
-            self._until_done("writing the archive", partial(self._stores.archive.write, requests))
+        if batch.archived:
+            self._until_done("writing the archive", partial(self._stores.archive.write, batch.archived))
 
     def _release(self, batch: Batch) -> None:
         self._wal.release(batch.last_seq, batch.size)

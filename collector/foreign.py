@@ -57,12 +57,11 @@ def own_logs(parsed: ParsedLogs, body: bytes, project: str) -> ParsedLogs | OwnL
 
 def _may_name_another(body: bytes, project: str) -> bool:
     """Whether the items need a look: senders name their own project, in one form, or none."""
-    named = body.count(_MARK)
-    if not named:
+    if body.rfind(_MARK) < 0:  # nearly always, and told twice as fast as by counting
         return False
     size = len(project)
     # The attribute on the wire: its key, then the value's message and the string in it.
-    return named != body.count(_MARK + bytes((0x12, size + 2, 0x0A, size)) + project.encode())
+    return body.count(_MARK) != body.count(_MARK + bytes((0x12, size + 2, 0x0A, size)) + project.encode())
 
 
 def _is_foreign(item: Span | LogRecord, project: str) -> bool:

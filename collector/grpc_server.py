@@ -22,10 +22,9 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from collector.access import Caller
-from collector.problems import Problem, outcome_of, overloaded, problem_of
-from collector.reception import BODY_TIMEOUT_S, Signal, Taken, logs, metrics, traces
+from collector.problems import PROTOBUF, Problem, outcome_of, overloaded, problem_of
+from collector.reception import BODY_TIMEOUT_S, Signal, Taken, is_light, logs, metrics, traces
 from collector.service import Collector
-from collector.weight import LIGHT_BYTES
 from pickwise.events import MAX_REQUEST_BYTES
 
 logger = logging.getLogger(__name__)
@@ -87,6 +86,7 @@ class _Door:
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
         self._slow = _SlowSenders()
+        self._light = threading.Lock()
 
     def handler(self, signal: Signal) -> Handler:
         requests = self._collector.telemetry.requests
@@ -122,9 +122,8 @@ class _Door:
             return taken.answer
 
     def _take(self, signal: Signal, caller: Caller, body: bytes) -> Taken:
-        if len(body) <= LIGHT_BYTES:
-            return signal.take(caller, body, "protobuf")
-        with self._collector.admission.heavy:
+        # Several at once would be no faster, parsing holds the interpreter's lock, but all be in memory in parsed form.
+        with self._light if is_light(body, PROTOBUF) else self._collector.admission.heavy:
             return signal.take(caller, body, "protobuf")
 
     def _caller(self, context: grpc.ServicerContext) -> Caller:

@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException as StarletteException
 
 from collector.access import Caller
-from collector.callers import Administrator, Reader, Sender, SenderOrReader, guard
+from collector.callers import Administrator, DirectRoute, Reader, Sender, SenderOrReader, guard
 from collector.events_in import Item, Layout, Rejection, read_items
 from collector.problems import (
     JSON,
@@ -48,24 +48,27 @@ _EVENT_MEDIA: dict[str, Layout] = {JSON: "json", NDJSON: "ndjson"}
 _SKILL_MARK = b'"skill"'
 _ANY = b""
 
+_Endpoint = Callable[[Request, Caller], Awaitable[Response]]
 
-def ingest_router(collector: Collector) -> APIRouter:
-    """The routes of a started collector."""
-    router = APIRouter(route_class=StatusRoute)
+
+def add_collector(app: FastAPI, collector: Collector) -> None:
+    """Give an application the routes of a started collector, and the keys and the refusals that go with them."""
+    guard(app, collector.access)
+    app.add_exception_handler(StarletteException, render_unrouted)
     reception = Reception(collector)
-    _add_otlp(router, reception)
-    _add_events(router, reception)
+    # Not in a router of their own, which would take its time to find them.
+    _add_otlp(app.router, reception)
+    _add_events(app.router, reception)
+    router = APIRouter(route_class=StatusRoute)
     _add_registry(router, reception)
     _add_health(router, collector)
-    return router
+    app.include_router(router)
 
 
 def create_collector_app(collector: Collector) -> FastAPI:
     """The collector alone as an application."""
     app = FastAPI(title="Pickwise collector", responses=REFUSALS)
-    guard(app, collector.access)
-    app.add_exception_handler(StarletteException, render_unrouted)
-    app.include_router(ingest_router(collector))
+    add_collector(app, collector)
     return app
 
 
@@ -81,20 +84,17 @@ def _add_otlp(router: APIRouter, reception: Reception) -> None:
             await _durable(taken.durable)
             return Response(taken.answer, media_type=received.media)
 
-    @router.post("/v1/traces/", include_in_schema=False)
-    @router.post("/v1/traces", tags=["ingest"], openapi_extra=_OTLP)
+    @_way_in(router, "/v1/traces", _OTLP)
     async def post_traces(request: Request, caller: Sender) -> Response:
         """OTLP/HTTP: an ExportTraceServiceRequest, protobuf or JSON, plain, gzip or deflate."""
         return await _counted(collector, "http_traces", export(request, caller, traces(collector)))
 
-    @router.post("/v1/logs/", include_in_schema=False)
-    @router.post("/v1/logs", tags=["ingest"], openapi_extra=_OTLP)
+    @_way_in(router, "/v1/logs", _OTLP)
     async def post_logs(request: Request, caller: Sender) -> Response:
         """OTLP/HTTP: an ExportLogsServiceRequest with `gen_ai.evaluation.result` events."""
         return await _counted(collector, "http_logs", export(request, caller, logs(collector)))
 
-    @router.post("/v1/metrics/", include_in_schema=False)
-    @router.post("/v1/metrics", tags=["ingest"], openapi_extra=_OTLP)
+    @_way_in(router, "/v1/metrics", _OTLP)
     async def post_metrics(request: Request, caller: Sender) -> Response:
         """OTLP/HTTP: an ExportMetricsServiceRequest. No data point is taken, which the answer says: a partial success,
         so that exporters of default settings neither fail nor try again."""
@@ -127,8 +127,7 @@ def _add_events(router: APIRouter, reception: Reception) -> None:
                 return _events_answer(taken.accepted, taken.rejected)
             return await run_in_threadpool(_events_answer, taken.accepted, taken.rejected)
 
-    @router.post("/v1/events/", include_in_schema=False)
-    @router.post("/v1/events", tags=["ingest"], openapi_extra=_takes(JSON, NDJSON))
+    @_way_in(router, "/v1/events", _takes(JSON, NDJSON))
     async def post_events(request: Request, caller: Sender) -> Response:
         """Native events: one object, an array, or one a line. 400 when none was acceptable."""
         return await _counted(collector, "http_events", take(request, caller))
@@ -203,6 +202,25 @@ def _add_health(router: APIRouter, collector: Collector) -> None:
     async def get_metrics(_caller: Reader) -> Response:
         """The collector's own counters as Prometheus text, over all projects."""
         return Response(collector.telemetry.exposition(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _way_in(router: APIRouter, path: str, described: dict[str, Any]) -> Callable[[_Endpoint], _Endpoint]:
+    """Declares an endpoint for the requests of agents, which also come with a slash at the end."""
+
+    def declare(endpoint: _Endpoint) -> _Endpoint:
+        for at, is_shown in ((path, True), (f"{path}/", False)):
+            router.add_api_route(
+                at,
+                endpoint,
+                methods=["POST"],
+                tags=["ingest"],
+                openapi_extra=described,
+                include_in_schema=is_shown,
+                route_class_override=DirectRoute,
+            )
+        return endpoint
+
+    return declare
 
 
 async def _counted(collector: Collector, way: str, answer: Awaitable[Response]) -> Response:

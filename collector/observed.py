@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple, Self
 
 import polars as pl
 
 from collector.facts import OfferedSkill, SelectionFact
 from collector.skill_changes import SkillChange, entry_fact
-from pickwise.events import Selection, parse_time
+from pickwise.events import Candidate, Selection, parse_time
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,18 @@ class _Known:
         return min(times, default=None)
 
 
+class Offers(NamedTuple):
+    """What one request offered: each definition once, at its earliest time; candidates by id alone, times in ns."""
+
+    skills: list[OfferedSkill]
+    candidates: dict[str, int]
+
+    @classmethod
+    def of(cls, offered: Iterable[OfferedSkill], selections: Iterable[Selection], received_at: int) -> Self:
+        """``received_at`` (ns) stands in for no time."""
+        return cls(_earliest(offered), _candidate_times(selections, received_at))
+
+
 class ObservedSkills:
     """What was written so far, by project and skill. ``changes`` tells what is new; ``learn`` remembers it."""
 
@@ -54,16 +67,14 @@ class ObservedSkills:
             observed._note(project, skill_id, fact, time)
         return observed
 
-    def learn(
-        self, project: str, offered: Iterable[OfferedSkill], selections: Iterable[Selection], received_at: int
-    ) -> list[SkillChange]:
-        """The rows to write for what was offered, remembered as written; ``received_at`` (ns) stands in for no time.
+    def learn(self, project: str, offers: Offers) -> list[SkillChange]:
+        """The rows to write for what was offered, remembered as written.
 
         The candidates of selections are skills offered by id alone. A known definition says more, so an id is
         written only when nothing is known of it by that time.
         """
-        changes = [change for skill in _earliest(offered) for change in self._defined(project, skill)]
-        for skill_id, time in _candidate_times(selections, received_at).items():
+        changes = [change for skill in offers.skills for change in self._defined(project, skill)]
+        for skill_id, time in offers.candidates.items():
             changes += self._bare(project, skill_id, time // 1_000)
         return changes
 
@@ -116,19 +127,25 @@ def _earliest(offered: Iterable[OfferedSkill]) -> list[OfferedSkill]:
     first: dict[tuple[str, str | None, str | None, int], OfferedSkill] = {}
     for skill in offered:
         key = (skill.skill_id, skill.name, skill.description, id(skill.parameters_schema))
-        if key not in first or skill.time < first[key].time:
+        known = first.get(key)
+        if known is None or skill.time < known.time:
             first[key] = skill
     return sorted(first.values(), key=lambda skill: (skill.time, skill.skill_id))
 
 
 def _candidate_times(selections: Iterable[Selection], received_at: int) -> dict[str, int]:
     """The earliest time (ns) at which each candidate was offered."""
-    first: dict[str, int] = {}
+    menus: dict[int, tuple[int, list[Candidate]]] = {}  # the same menu, turn after turn, is one list
     for selection in selections:
         if isinstance(selection, SelectionFact) and selection.role == "retrieval":
             continue  # what a search found may be documents
         time = parse_time(selection.time) or received_at
-        for candidate in selection.candidates:
+        known = menus.get(id(selection.candidates))
+        if known is None or time < known[0]:
+            menus[id(selection.candidates)] = time, selection.candidates
+    first: dict[str, int] = {}
+    for time, candidates in menus.values():
+        for candidate in candidates:
             if time < first.get(candidate.skill_id, time + 1):
                 first[candidate.skill_id] = time
     return first

@@ -106,9 +106,9 @@ class Reader:
             raise WrongForm(f"{field}: expected a list of {{key, value}}, got {_kind(pairs)}")
         attributes: Attributes = {}
         for pair in pairs:
-            if not isinstance(pair, dict) or not isinstance(pair.get("key", ""), str):
+            if not isinstance(pair, dict) or not isinstance(key := pair.get("key", ""), str):
                 raise WrongForm(f"{field}: expected {{key, value}} objects, got {pair!r:.60}")
-            attributes[pair.get("key", "")] = self._value(pair.get("value"), field, depth)
+            attributes[key] = self._value(pair.get("value"), field, depth)
         return attributes
 
     def _value(self, value: Any, field: str, depth: int = 0) -> Any:
@@ -119,6 +119,8 @@ class Reader:
             return None
         if not isinstance(value, dict):
             raise WrongForm(f"{field}: expected a value object like {{stringValue: …}}, got {value!r:.60}")
+        if isinstance(text := value.get("stringValue"), str):  # nearly always, and the first of the readers
+            return text
         for kind, read in _READERS.items():
             if value.get(kind) is not None:
                 return read(self, value[kind], field, depth)
@@ -277,16 +279,18 @@ def _kind(value: Any) -> str:
 
 
 def _object(value: Any, field: str) -> dict[str, Any]:
-    if not isinstance(value, dict | None):
+    if value is not None and not isinstance(value, dict):
         raise WrongForm(f"{field}: expected an object, got {_kind(value)}")
     return value or {}
 
 
 def _objects(holder: dict[str, Any], field: str) -> list[dict[str, Any]]:
     value = holder.get(field)
-    if not isinstance(value, list | None) or not all(isinstance(item, dict) for item in value or ()):
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise WrongForm(f"{field}: expected a list of objects, got {value!r:.60}")
-    return value or []
+    return value
 
 
 def _link(link: dict[str, Any]) -> SpanLink:
@@ -308,7 +312,7 @@ def _optional_id(raw: dict[str, Any], field: str, form: re.Pattern[str], digits:
 
 def _text(holder: dict[str, Any], field: str) -> str:
     value = holder.get(field)
-    if not isinstance(value, str | None):
+    if value is not None and not isinstance(value, str):
         raise WrongForm(f"{field}: expected a string, got {value!r:.60}")
     return value or ""
 

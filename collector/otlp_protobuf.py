@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -26,7 +26,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 from collector.body import TooLarge
 from collector.clock import LAST_NS, PLAUSIBLE_NS, time_problem
 from collector.otlp_limits import MAX_GROUPS, MAX_MENDED, PIECE_BYTES
-from collector.protobuf_wire import Mender, joined, parts, runs
+from collector.protobuf_wire import Mender, cut, joined, parts
 from collector.spans import Attributes, LogRecord, Span, SpanEvent, SpanLink
 
 TRACE_ID_BYTES = 16
@@ -127,8 +127,9 @@ class _Reader(Generic[MessageT]):
         if end - start <= PIECE_BYTES and (whole := self._together(start, end)) is not None:
             yield whole
             return
-        scope = self._decoded(joined(self._body, start, end, _HEAD), InstrumentationScope)
-        for first, last in runs(self._body, start, end, _RECORDS, PIECE_BYTES):
+        head, runs = cut(self._body, start, end, _HEAD, _RECORDS, PIECE_BYTES)
+        scope = self._decoded(head, InstrumentationScope)
+        for first, last in runs:
             run = self._together(first, last)
             if run is not None:
                 run.scope = scope
@@ -178,6 +179,26 @@ def span_problem(span: SpanMessage) -> str | None:
     return time_problem("start_time_unix_nano", start) or time_problem("end_time_unix_nano", end)
 
 
+def judged_spans(spans: Iterable[SpanMessage]) -> tuple[list[SpanMessage], list[tuple[SpanMessage, str]]]:
+    """The spans that can be taken, and the others, each with its problem."""
+    good, bad = [], []
+    for span in spans:
+        trace_id, span_id, parent = span.trace_id, span.span_id, span.parent_span_id
+        # What nearly every span looks like, told without a call: the door does this for each.
+        if (
+            len(trace_id) == TRACE_ID_BYTES
+            and trace_id != _ZERO_TRACE
+            and len(span_id) == SPAN_ID_BYTES
+            and span_id != _ZERO_SPAN
+            and (not parent or len(parent) == SPAN_ID_BYTES)
+            and PLAUSIBLE_NS <= span.start_time_unix_nano <= span.end_time_unix_nano < LAST_NS
+        ) or not (why := span_problem(span)):
+            good.append(span)
+        else:
+            bad.append((span, why))
+    return good, bad
+
+
 def log_problem(record: LogMessage) -> str | None:
     """The same of a log record."""
     if len(record.trace_id) not in (0, TRACE_ID_BYTES):
@@ -187,6 +208,17 @@ def log_problem(record: LogMessage) -> str | None:
     return time_problem("time_unix_nano", record.time_unix_nano) or time_problem(
         "observed_time_unix_nano", record.observed_time_unix_nano
     )
+
+
+def judged_logs(records: Iterable[LogMessage]) -> tuple[list[LogMessage], list[tuple[LogMessage, str]]]:
+    """As ``judged_spans``."""
+    good, bad = [], []
+    for record in records:
+        if why := log_problem(record):
+            bad.append((record, why))
+        else:
+            good.append(record)
+    return good, bad
 
 
 def data_points(metric: Metric) -> int:
@@ -206,32 +238,33 @@ class Converter:
         self.nonfinite = 0
         self._resource: tuple[Resource | None, Attributes] = (None, {})
 
-    def span(self, span: SpanMessage, piece: Piece[SpanMessage]) -> Span:
-        parent = span.parent_span_id
-        return Span(
-            trace_id=span.trace_id.hex(),
-            span_id=span.span_id.hex(),
-            parent_span_id=parent.hex() if parent and parent != _ZERO_SPAN else None,
-            name=span.name,
-            kind=span.kind,
-            start_ns=span.start_time_unix_nano,
-            end_ns=span.end_time_unix_nano,
-            status_code=span.status.code,
-            status_message=span.status.message,
-            attributes=self._attributes(span.attributes),
-            events=[
-                SpanEvent(
-                    e.name,
-                    e.time_unix_nano if e.time_unix_nano < LAST_NS else 0,
-                    self._attributes(e.attributes),
-                )
-                for e in span.events
-            ],
-            links=[SpanLink(link.trace_id.hex(), link.span_id.hex()) for link in span.links],
-            resource=self._resource_of(piece),
-            scope_name=piece.scope.name,
-            scope_version=piece.scope.version,
-        )
+    def spans(self, messages: Iterable[SpanMessage], piece: Piece[SpanMessage]) -> Iterator[Span]:
+        """The spans of a piece, decoded as they are asked for."""
+        resource, scope_name, scope_version = self._resource_of(piece), piece.scope.name, piece.scope.version
+        for message in messages:
+            parent, status = message.parent_span_id, message.status
+            events, links = message.events, message.links
+            yield Span(
+                trace_id=message.trace_id.hex(),
+                span_id=message.span_id.hex(),
+                parent_span_id=parent.hex() if parent and parent != _ZERO_SPAN else None,
+                name=message.name,
+                kind=message.kind,
+                start_ns=message.start_time_unix_nano,
+                end_ns=message.end_time_unix_nano,
+                status_code=status.code,
+                status_message=status.message,
+                attributes=self._attributes(message.attributes),
+                events=[self._event(event) for event in events] if events else [],
+                links=[SpanLink(link.trace_id.hex(), link.span_id.hex()) for link in links] if links else [],
+                resource=resource,
+                scope_name=scope_name,
+                scope_version=scope_version,
+            )
+
+    def _event(self, event: SpanMessage.Event) -> SpanEvent:
+        time_ns = event.time_unix_nano
+        return SpanEvent(event.name, time_ns if time_ns < LAST_NS else 0, self._attributes(event.attributes))
 
     def log(self, record: LogMessage, piece: Piece[LogMessage]) -> LogRecord:
         return LogRecord(
@@ -254,7 +287,12 @@ class Converter:
         return attributes
 
     def _attributes(self, pairs: Any) -> Attributes:
-        return {pair.key: self._value(pair.value) for pair in pairs}
+        attributes: Attributes = {}
+        for pair in pairs:
+            value = pair.value
+            # Nearly all are strings or numbers. What is neither, or is empty or 0, gets a closer look.
+            attributes[pair.key] = value.string_value or value.int_value or self._value(value)
+        return attributes
 
     def _value(self, value: AnyValue) -> Any:
         kind = value.WhichOneof("value")

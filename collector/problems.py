@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
@@ -134,15 +135,15 @@ class StatusRoute(APIRoute):
     """A route whose refusals are answered as ``google.rpc.Status``."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
+        return partial(answered, super().get_route_handler())
 
-        async def handle_refusals(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except Exception as error:
-                problem = problem_of(error)
-                if problem is None:
-                    raise
-                return render(problem, media_type(request.headers.get("content-type", "")))
 
-        return handle_refusals
+async def answered(handle: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+    """The answer of a handler; a refusal that it raises as ``google.rpc.Status``."""
+    try:
+        return await handle(request)
+    except Exception as error:
+        problem = problem_of(error)
+        if problem is None:
+            raise
+        return render(problem, media_type(request.headers.get("content-type", "")))

@@ -47,8 +47,11 @@ def parts(data: bytes, start: int, end: int) -> Iterator[Part]:
                 continue
             length = data[position]
             position += 1
-            if length > 0x7F:
-                length, position = _varint(data, position - 1)
+            if length > 0x7F:  # as most records have it: two bytes are read here, without a call
+                if (second := data[position]) <= 0x7F:
+                    length, position = length - 0x80 + (second << 7), position + 1
+                else:
+                    length, position = _varint(data, position - 1)
             inner, position = position, position + length
             if position > end:
                 break
@@ -64,20 +67,26 @@ def joined(data: bytes, start: int, end: int, number: int) -> bytes:
     return b"".join(data[inner:stop] for found, _, inner, stop in parts(data, start, end) if found == number)
 
 
-def runs(data: bytes, start: int, end: int, number: int, limit: int) -> Iterator[tuple[int, int]]:
-    """Stretches of a message that hold fields of the number: each ``limit`` bytes long at most, or one field."""
+def cut(data: bytes, start: int, end: int, head: int, number: int, limit: int) -> tuple[bytes, list[tuple[int, int]]]:
+    """``joined`` of the field ``head``, and the stretches of the message that hold fields of ``number``: each
+    ``limit`` bytes long at most, or one field."""
+    heads: list[bytes] = []
+    runs: list[tuple[int, int]] = []
     first = last = start
-    for found, at, _, stop in parts(data, start, end):
+    for found, at, inner, stop in parts(data, start, end):
+        if found == head:
+            heads.append(data[inner:stop])
         if found != number:
             continue
         if stop - first > limit and last > first:
-            yield first, last
+            runs.append((first, last))
             first = at
         elif last == first:
             first = at
         last = stop
     if last > first:
-        yield first, last
+        runs.append((first, last))
+    return b"".join(heads), runs
 
 
 class Mender:

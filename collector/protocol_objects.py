@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, NamedTuple
+
+from collector.remembered import Remembered
 
 _ROLES = frozenset(["system", "developer", "user", "human", "assistant", "ai", "model", "tool", "function"])
 _PROTOCOL = re.compile(r"message|call|tool|function|text|human|user|assistant|system|^ai$|constructor|response", re.I)
@@ -26,11 +28,88 @@ _CALL_PARTS = ARGUMENTS | RESULTS | {"content"}
 #: Where the text of a message lies, or messages lie in each other.
 CONTENT = frozenset(["content", "contents", "kwargs", "message", "messages", "parts", "text", "value"])
 _SCHEMAS = ("parameters", "inputSchema", "input_schema", "parameters_json_schema", "json_schema")
+_DEFINING = frozenset({"function", "properties", *_SCHEMAS})
 _SCHEMA_KEYS = frozenset(
     {"$defs", "$id", "$ref", "$schema", "additionalProperties", "allOf", "anyOf", "default"}
     | {"definitions", "description", "examples", "nullable", "oneOf", "properties", "required"}
     | {"title", "type"}
 )
+
+#: Frames that are remembered: an application sends few, objects of data ever new ones.
+_FRAMES = 4_096
+
+
+#: What a key of an object holds. ``answers``: a result, or a list of answers that say whose they are.
+Holds = Literal["label", "arguments", "result", "answers", "other"]
+
+
+class Field(NamedTuple):
+    """A key of an object. ``role``: whose the text is that stands there, or in it; ``is_user``: a user's."""
+
+    name: Any
+    holds: Holds
+    role: str
+    is_user: bool
+
+
+class Frame(NamedTuple):
+    """What an object is, and what each of its keys holds, as far as its keys and labels tell."""
+
+    #: A result that does not say whose it is: it may look like anything, and nothing in it is the protocol's.
+    is_bare_result: bool
+    #: Keys that hold neither labels nor arguments hold answers.
+    holds_answers: bool
+    #: It may be the definition of a tool, if its values agree.
+    may_define: bool
+    fields: tuple[Field, ...]
+
+
+_frames: Remembered[tuple[Any, ...], Frame] = Remembered(_FRAMES)
+
+
+def frame_of(value: dict[Any, Any], around: str) -> Frame:
+    """The frame of an object within a message of the role ``around``."""
+    said = value.get("id")
+    # All that a frame hangs on, see the functions below.
+    marks = (
+        around,
+        value.get("role"),
+        value.get("type"),
+        value.get("source") == "user",
+        _last_word(said) if isinstance(said, list) else False,
+        *value,
+    )
+    try:
+        found = _frames.get(marks)
+    except TypeError:  # a role that is a list or an object
+        return _frame(value, around)
+    if found is None:
+        found = _frame(value, around)
+        _frames.keep(marks, found)
+    return found
+
+
+def _last_word(items: list[Any]) -> str | None:
+    return items[-1] if items and isinstance(items[-1], str) else None
+
+
+def _frame(value: dict[Any, Any], around: str) -> Frame:
+    # A result may look like anything, so nothing in it says whose it is.
+    role = around if is_tool(around) else role_of(value, around)
+    holds_result = is_tool(role)
+    has_labels = speaks(value)
+    has_arguments = has_labels and not is_constructor(value)
+    fields = []
+    for name in value:
+        holds: Holds = "answers" if holds_result else "result" if is_result(name, value) else "other"
+        if has_labels and name in LABELS:
+            holds = "label"
+        elif has_arguments and name in ARGUMENTS:
+            holds = "arguments"
+        whose = role if name in CONTENT else ""
+        fields.append(Field(name, holds, whose, is_user(whose)))
+    is_bare_result = holds_result and not is_answer(value)
+    return Frame(is_bare_result, holds_result, not _DEFINING.isdisjoint(value), tuple(fields))
 
 
 @lru_cache(1_024)

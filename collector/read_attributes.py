@@ -7,10 +7,12 @@ prefix of numbered names.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from collector.mapping import attributes as names
+from collector.remembered import Remembered
 from collector.spans import Attributes
 from pickwise.attributes import PREFIX
 
@@ -30,6 +32,9 @@ ANY_SPAN = frozenset(
 )
 #: Names and labels that are remembered; senders may invent ever new ones.
 CACHED = 8_192
+_LAYOUTS = 1_024
+#: Where instrumentations say what kind of a thing a span is about.
+_KINDS = frozenset({names.OI_KIND, names.TL_KIND, names.LS_KIND, names.OPERATION})
 
 #: What an attribute of a name holds.
 Content = Literal["label", "arguments", "result", "definitions", "other"]
@@ -58,6 +63,19 @@ class Place(NamedTuple):
     family: str
 
 
+class Layout(NamedTuple):
+    """What attributes of some names hold, without those that no mapper reads."""
+
+    #: Name, what it holds, and how it is kept.
+    places: tuple[tuple[str, Content, Place], ...]
+    #: Some attribute says that a mapper could know the span.
+    is_telling: bool
+    #: Those that say what kind of a thing the span is about.
+    kinds: tuple[str, ...]
+    #: Those with the role of a group of flattened attributes, each with its group.
+    roles: tuple[tuple[str, str], ...]
+
+
 def _constants() -> tuple[frozenset[str], tuple[str, ...]]:
     """The names that mappers read, and the prefixes of those that they read by prefix."""
     found: set[str] = set()
@@ -70,6 +88,29 @@ def _constants() -> tuple[frozenset[str], tuple[str, ...]]:
 
 
 NAMES, _PREFIXES = _constants()
+
+
+_layouts: Remembered[tuple[str, ...], Layout] = Remembered(_LAYOUTS)
+
+
+def layout_of(attributes: Attributes) -> Layout:
+    """What the attributes hold. Spans of one kind have the same names, so it is found out once."""
+    key = tuple(attributes)
+    found = _layouts.get(key)
+    if found is None:
+        found = _layout(key)
+        _layouts.keep(key, found)
+    return found
+
+
+def _layout(attributes: Sequence[str]) -> Layout:
+    places = [(name, place.content, place) for name in attributes if (place := place_of(name)) is not None]
+    return Layout(
+        tuple(places),
+        any(place.is_telling for _, _, place in places),
+        tuple(name for name in attributes if name in _KINDS),
+        tuple((name, found[1]) for name in attributes if name.endswith("role") and (found := _GROUP.match(name))),
+    )
 
 
 @lru_cache(CACHED)
@@ -94,19 +135,6 @@ def _content(name: str) -> Content:
     return "other" if _DEFINITIONS.isdisjoint(words) else "definitions"
 
 
-def is_telling(attributes: Attributes) -> bool:
-    """Whether some attribute says that a mapper could know the span."""
-    for name in attributes:
-        found = place_of(name)
-        if found is not None and found.is_telling:
-            return True
-    return False
-
-
-def group_roles(attributes: Attributes) -> dict[str, str]:
+def group_roles(attributes: Attributes, layout: Layout) -> dict[str, str]:
     """The role of each group of flattened attributes (``llm.input_messages.0`` -> `user`)."""
-    roles: dict[str, str] = {}
-    for name, value in attributes.items():
-        if name.endswith("role") and isinstance(value, str) and (found := _GROUP.match(name)):
-            roles[found[1]] = value
-    return roles
+    return {group: role for name, group in layout.roles if isinstance(role := attributes[name], str)}

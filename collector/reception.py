@@ -1,7 +1,8 @@
 """How a request's body comes in: admitted, read, inflated and judged, each within bounds.
 
-Small bodies are judged on the event loop, one after the other. Longer ones go to one thread, so that however many
-arrive, one of them is in memory in its parsed form; parsing holds the interpreter's lock, more threads gain nothing.
+What is judged in a moment, as a request of an SDK's exporter is, is judged on the event loop, one after the other. What
+takes longer goes to one thread, so that however many arrive, one of them is in memory in its parsed form; parsing holds
+the interpreter's lock, more threads gain nothing.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 
 from collector.access import Caller
 from collector.body import TooLarge, inflate, media_type
 from collector.otlp import logs_response, metrics_response, traces_response
-from collector.problems import timed_out, unsupported
+from collector.problems import PROTOBUF, timed_out, unsupported
 from collector.service import Collector, OtlpEncoding
 from collector.weight import LIGHT_BYTES
 from pickwise.events import MAX_REQUEST_BYTES
@@ -27,6 +29,12 @@ T = TypeVar("T")
 
 #: A body must have arrived this long after it was admitted, seconds: one that trickles holds a place that others want.
 BODY_TIMEOUT_S = 30.0
+#: JSON takes several times as long to judge as protobuf of the same length.
+_LIGHT_JSON_BYTES = 256 * 1024
+#: What is judged one by one takes up to 10 µs: many tiny records take longer than a long body of usual ones.
+_LIGHT_RECORDS = 16_384
+#: Stands at least once for each record or scope of a protobuf body (their tag), and for each object of a JSON one.
+_PROTOBUF_MARK, _JSON_MARK = 0x12, ord("{")
 #: Compressed bodies, which may grow a thousandfold, are inflated on the event loop up to this length.
 _LIGHT_COMPRESSED_BYTES = 16 * 1024
 #: Threads that wait for the disk on behalf of small bodies, kept apart from those that answer questions.
@@ -95,8 +103,9 @@ class Reception:
         if found not in media:
             raise unsupported(f"content-type: expected {' or '.join(media)}, got {found!r:.60}")
         self.collector.access.check_quota(caller)
-        async with self.collector.admission.entered(_announced(request)) as seat:
-            raw = await read_body(request, MAX_REQUEST_BYTES)
+        announced = _announced(request)
+        async with self.collector.admission.entered(announced) as seat:
+            raw = await _read(request, MAX_REQUEST_BYTES)
             seat.resize(len(raw))
             yield Received(caller, found, raw, request.headers.get("content-encoding", ""))
 
@@ -108,7 +117,7 @@ class Reception:
         raw, coding = received.raw, received.coding
         if len(raw) <= (_LIGHT_COMPRESSED_BYTES if coding else LIGHT_BYTES):
             body = inflate(raw, coding)
-            if len(body) <= LIGHT_BYTES:
+            if is_light(body, received.media):
                 if waits_if is None or waits_if not in body:
                     return step(body)
                 return await to_thread.run_sync(step, body, limiter=self._waits)
@@ -120,9 +129,21 @@ class Reception:
             return step(inflate(raw, coding))
 
 
+def is_light(body: bytes, media: str) -> bool:
+    """Whether a body is judged in a moment."""
+    if len(body) <= _LIGHT_RECORDS:
+        return True
+    longest, mark = (LIGHT_BYTES, _PROTOBUF_MARK) if media == PROTOBUF else (_LIGHT_JSON_BYTES, _JSON_MARK)
+    return len(body) <= longest and int(np.count_nonzero(np.frombuffer(body, np.uint8) == mark)) <= _LIGHT_RECORDS
+
+
 async def read_body(request: Request, limit: int) -> bytes:
     """The body as it came, refused as soon as it is longer than any good one. Raises TooLarge, Problem."""
     _announced(request, limit)
+    return await _read(request, limit)
+
+
+async def _read(request: Request, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:

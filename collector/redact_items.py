@@ -7,14 +7,14 @@ models said become their type and length; so does whatever is no message, call o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from collector.facts import Facts, OfferedSkill
 from collector.mapping import attributes as names
-from collector.read_attributes import ANY_SPAN, NAMES, group_roles, is_telling, place_of
+from collector.read_attributes import ANY_SPAN, NAMES, Layout, group_roles, layout_of
 from collector.redact import Redactor
 from collector.redact_values import UserText, ValueRedactor
 from collector.spans import Attributes, LogRecord, Span, SpanEvent
@@ -22,8 +22,11 @@ from collector.spans import Attributes, LogRecord, Span, SpanEvent
 #: Where instrumentations put what a span was given and what it returned, whatever the span is.
 _GIVEN = frozenset({names.OI_INPUT, names.TL_INPUT})
 _RETURNED = frozenset({names.OI_OUTPUT, names.TL_OUTPUT})
-_KINDS = (names.OI_KIND, names.TL_KIND, names.LS_KIND, names.OPERATION)
 _TOOL_KINDS = frozenset({"tool", "execute_tool"})
+
+
+def _no_arguments(_trace_id: str) -> list[Any]:
+    return []
 
 
 class ItemRedactor:
@@ -39,30 +42,36 @@ class ItemRedactor:
         """Whether a label of the last item was masked: then it may name something else than before."""
         return self._values.has_masked_label
 
-    def span(self, span: Span, facts: Facts | None, arguments: Iterable[Any] = ()) -> Span | None:
+    def span(
+        self,
+        span: Span,
+        facts: Facts | None,
+        arguments: Callable[[str], list[Any]] = _no_arguments,
+    ) -> Span | None:
         """The span as it is kept; None where no mapper reads anything of it.
 
-        ``arguments``: those known of the calls of its trace, which its error text must not repeat.
+        ``arguments``: those known of the calls of a trace, which an error text of the trace must not repeat.
         """
-        events = [event for event in span.events if event.name in NAMES or is_telling(event.attributes)]
-        if facts is None and not is_telling(span.attributes) and all(event.name in ANY_SPAN for event in events):
+        own = span.attributes
+        layout = layout_of(own)
+        events = [event for event in span.events if event.name in NAMES or layout_of(event.attributes).is_telling]
+        if facts is None and not layout.is_telling and all(event.name in ANY_SPAN for event in events):
             return None
         self._begin(facts)
-        own = span.attributes
-        runs_tool = any(isinstance(kind := own.get(name), str) and kind.lower() in _TOOL_KINDS for name in _KINDS)
-        known = list(arguments)
+        known = arguments(span.trace_id) if span.status_message or events else []
         return msgspec.structs.replace(
             span,
             name=self._values.label(span.name),
             status_message=self._error(span.status_message, known),
-            attributes=self._attributes(own, runs_tool=runs_tool),
+            attributes=self._attributes(own, layout, runs_tool=_runs_tool(own, layout)),
             events=[self._event(event, known) for event in events],
             resource=self._shared(span.resource),
         )
 
     def log(self, record: LogRecord, facts: Facts | None) -> LogRecord | None:
         """The record as it is kept; None where no mapper reads anything of it."""
-        if facts is None and record.event_name not in NAMES and not is_telling(record.attributes):
+        layout = layout_of(record.attributes)
+        if facts is None and record.event_name not in NAMES and not layout.is_telling:
             return None
         self._begin(facts)
         event = record.event_name or str(record.attributes.get(names.EVENT_NAME, ""))
@@ -73,7 +82,7 @@ class ItemRedactor:
         return msgspec.structs.replace(
             record,
             body=body[0],
-            attributes=self._attributes(record.attributes, role=event),
+            attributes=self._attributes(record.attributes, layout, role=event),
             resource=self._shared(record.resource),
         )
 
@@ -90,29 +99,26 @@ class ItemRedactor:
         self._values.queries = frozenset([found.query for found in selections if found.query])
         self._values.has_masked_label = False
 
-    def _attributes(self, attributes: Attributes, *, role: str = "", runs_tool: bool = False) -> Attributes:
+    def _attributes(
+        self, attributes: Attributes, layout: Layout, *, role: str = "", runs_tool: bool = False
+    ) -> Attributes:
         """The attributes that mappers read. ``runs_tool``: they are those of a span that runs one tool."""
-        values = self._values
+        values, clean_labels = self._values, self._values.clean_labels
         kept: Attributes = {}
         texts: dict[str, UserText] = {}
-        roles: dict[str, str] | None = None
-        for name, value in attributes.items():
-            place = place_of(name)
-            if place is None:
-                continue
-            if place.content == "label":
-                kept[name] = values.label(value)
-            elif (place.content == "arguments" and name not in _GIVEN) or (runs_tool and name in _GIVEN):
+        roles = group_roles(attributes, layout) if layout.roles else {}
+        for name, content, place in layout.places:
+            value = attributes[name]
+            if content == "label":
+                kept[name] = value if isinstance(value, str) and value in clean_labels else values.label(value)
+            elif (content == "arguments" and name not in _GIVEN) or (runs_tool and name in _GIVEN):
                 kept[name] = values.arguments(value)
-            elif place.content == "definitions" and (defined := values.definitions(value)) is not None:
+            elif content == "definitions" and (defined := values.definitions(value)) is not None:
                 kept[name] = defined
             else:
-                whose = "tool" if place.content == "result" or (runs_tool and name in _RETURNED) else role
-                if place.group:
-                    roles = roles if roles is not None else group_roles(attributes)
-                    whose = roles.get(place.group, whose)
+                whose = "tool" if content == "result" or (runs_tool and name in _RETURNED) else role
                 text = texts.setdefault(place.family or name, UserText())
-                values.put(kept, name, value, whose, text)
+                values.put(kept, name, value, roles.get(place.group, whose), text)
         for text in texts.values():
             text.put_back(self._redactor)
         return kept
@@ -120,11 +126,11 @@ class ItemRedactor:
     def _shared(self, resource: Attributes) -> Attributes:
         """The attributes of a resource, which the items of a request share."""
         if self._resource[0] is not resource:
-            self._resource = (resource, self._attributes(resource))
+            self._resource = (resource, self._attributes(resource, layout_of(resource)))
         return self._resource[1]
 
     def _event(self, event: SpanEvent, arguments: list[Any]) -> SpanEvent:
-        kept = self._attributes(event.attributes, role=event.name)
+        kept = self._attributes(event.attributes, layout_of(event.attributes), role=event.name)
         message = event.attributes.get(names.EXCEPTION_MESSAGE)
         if isinstance(message, str):
             kept[names.EXCEPTION_MESSAGE] = self._error(message, arguments)
@@ -132,3 +138,11 @@ class ItemRedactor:
 
     def _error(self, text: str, arguments: list[Any]) -> str:
         return self._redactor.error_message(text, "", arguments) if text else text
+
+
+def _runs_tool(attributes: Attributes, layout: Layout) -> bool:
+    for name in layout.kinds:
+        kind = attributes[name]
+        if isinstance(kind, str) and kind.lower() in _TOOL_KINDS:
+            return True
+    return False

@@ -14,8 +14,13 @@ from collector import protocol_objects as shapes
 from collector.mapping.conversation import from_json
 from collector.read_attributes import CACHED
 from collector.redact import Redactor, described
+from collector.redact_messages import redact_message
 
 _MAX_LABEL = 512
+#: Labels that something was masked in, and menus: so many are remembered.
+_MASKED = 1_024
+_MENUS = 256
+_MAX_MENU = 256 * 1024
 _MAX_DEPTH = 64
 
 
@@ -38,89 +43,123 @@ class UserText:
 
 
 class ValueRedactor:
-    """Redacts single values. ``queries``: texts that are kept, masked, wherever they stand."""
+    """Redacts single values."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
+        #: Texts that are kept, masked, wherever they stand.
         self.queries: frozenset[str] = frozenset()
         #: Whether a label was masked since this was last set to False: then it may name something else than before.
         self.has_masked_label = False
-        self._masked_label = lru_cache(CACHED)(lambda text: redactor.text(text[:_MAX_LABEL]))
-        self._definitions = lru_cache(256)(self._masked_definitions)
+        #: Labels in which nothing is to be masked, as in nearly all.
+        self.clean_labels: set[str] = set()
+        self._masked_label = lru_cache(_MASKED)(redactor.text)
+        self._definitions = lru_cache(_MENUS)(self._masked_definitions)
 
     def label(self, value: Any) -> Any:
         """A name, an id, a kind; or a list of them."""
         if isinstance(value, str):
-            masked = self._masked_label(value)
+            masked = self._masked_label(value if len(value) <= _MAX_LABEL else value[:_MAX_LABEL])
             if masked != value:
                 self.has_masked_label = True
+            else:
+                self._remember(value)
             return masked
         if isinstance(value, list):
             return [self.label(item) if isinstance(item, str) else described(item) for item in value]
         return described(value) if isinstance(value, dict | bytes) else value
 
+    def _remember(self, label: str) -> None:
+        if len(self.clean_labels) >= CACHED:
+            self.clean_labels.clear()
+        self.clean_labels.add(label)
+
     def arguments(self, value: Any) -> Any:
         """The names of arguments with the type and length of their values; a schema of them as it is."""
-        decoded = from_json(value)
+        decoded = from_json(value) if isinstance(value, str) else value
         if not isinstance(decoded, dict):
             return described(value)
-        if shapes.is_schema(decoded):
+        if "properties" in decoded and shapes.is_schema(decoded):
             return self.definitions(value)
-        kept = {name: described(item) for name, item in decoded.items()}
+        kept = {
+            name: f"string({len(item)})" if isinstance(item, str) else described(item) for name, item in decoded.items()
+        }
         return _as_json(kept) if isinstance(value, str) else kept
 
     def put(self, holder: Any, key: Any, value: Any, role: str, text: UserText, depth: int = 0) -> None:
         """Put what is kept of a value into its place. ``role``: of the message around it, `tool` for a result."""
-        if isinstance(value, str):
-            self._put_text(holder, key, value, role, text, depth)
-        else:
+        if not isinstance(value, str):
             holder[key] = self._value(value, role, text, depth)
-
-    def _put_text(self, holder: Any, key: Any, value: str, role: str, text: UserText, depth: int) -> None:
-        if value in self.queries:
+        elif value in self.queries:
             holder[key] = self._redactor.query(value)[0]
-            return
-        decoded = from_json(value) if value[:1] in ("{", "[") and depth <= _MAX_DEPTH else value
-        if not isinstance(decoded, str):  # JSON text stays text: the user's words are put back before it is encoded
-            inner: list[Any] = [None]
-            words = UserText()
-            self.put(inner, 0, decoded, role, words, depth + 1)
-            words.put_back(self._redactor)
-            holder[key] = _as_json(inner[0])
-            return
-        holder[key] = described(value)
-        if shapes.is_user(role):
-            text.note(holder, key, value)
+        elif value.startswith(("{", "[")) and (kept := self._json_text(value, role, depth)) is not None:
+            holder[key] = kept
+        else:
+            holder[key] = described(value)
+            if shapes.is_user(role):
+                text.note(holder, key, value)
+
+    def _json_text(self, value: str, role: str, depth: int) -> str | None:
+        """JSON text stays text: the user's words are put back before it is encoded. None for what is no JSON."""
+        decoded = from_json(value) if depth <= _MAX_DEPTH else value
+        if isinstance(decoded, str):
+            return None
+        words = UserText()
+        if isinstance(decoded, list) and not depth and not shapes.is_tool(role):
+            for index, item in enumerate(decoded):  # nobody else has it
+                if not redact_message(item, self, words):
+                    self.put(decoded, index, item, role, words, 2)
+        else:
+            decoded = self._value(decoded, role, words, depth + 1)
+        words.put_back(self._redactor)
+        return _as_json(decoded)
 
     def _value(self, value: Any, role: str, text: UserText, depth: int) -> Any:
         if value is None or isinstance(value, bool):
             return value
-        if depth > _MAX_DEPTH or not isinstance(value, dict | list):
-            return described(value)
         if isinstance(value, dict):
-            return self.masked(value) if shapes.is_definition(value) else self._object(value, role, text, depth)
+            return self._object(value, role, text, depth)
+        if depth > _MAX_DEPTH or not isinstance(value, list):
+            return described(value)
         items: list[Any] = [None] * len(value)
         for index, item in enumerate(value):
-            self.put(items, index, item, role, text, depth + 1)
+            if isinstance(item, dict):
+                items[index] = self._object(item, role, text, depth + 1)
+            else:
+                self.put(items, index, item, role, text, depth + 1)
         return items
 
     def _object(self, value: dict[Any, Any], role: str, text: UserText, depth: int) -> Any:
-        # A result may look like anything, so nothing in it says whose it is.
-        role = role if shapes.is_tool(role) else shapes.role_of(value, role)
-        holds_result = shapes.is_tool(role)
-        if holds_result and not shapes.is_answer(value):
+        if depth > _MAX_DEPTH:
             return described(value)
-        speaks = shapes.speaks(value)
+        frame = shapes.frame_of(value, role)
+        if frame.may_define and shapes.is_definition(value):
+            return self.masked(value)
+        if frame.is_bare_result:
+            return described(value)
         kept: dict[Any, Any] = {}
-        for name, item in value.items():
-            if speaks and name in shapes.LABELS and not isinstance(item, dict):
-                kept[name] = self.label(item)
-            elif speaks and name in shapes.ARGUMENTS and not shapes.is_constructor(value):
+        clean_labels = self.clean_labels
+        for name, holds, whose, is_user in frame.fields:
+            item = value[name]
+            if isinstance(item, str):
+                if holds == "label":
+                    kept[name] = item if item in clean_labels else self.label(item)
+                elif holds == "arguments":
+                    kept[name] = self.arguments(item)
+                elif holds == "other" and (item in self.queries or item.startswith(("{", "["))):
+                    self.put(kept, name, item, whose, text, depth + 1)
+                else:
+                    kept[name] = f"string({len(item)})"
+                    if is_user and holds == "other":
+                        text.note(kept, name, item)
+            elif holds == "arguments":
                 kept[name] = self.arguments(item)
-            elif not shapes.holds_answers(item) if holds_result else shapes.is_result(name, value):
+            elif holds == "label" and not isinstance(item, dict):
+                kept[name] = self.label(item)
+            elif holds == "result" or (frame.holds_answers and not shapes.holds_answers(item)):
                 kept[name] = item if isinstance(item, bool | None) else described(item)
             else:
-                self.put(kept, name, item, role if name in shapes.CONTENT else "", text, depth + 1)
+                kept[name] = self._value(item, whose, text, depth + 1)
         return kept
 
     # -- tool definitions -------------------------------------------------------------------------------------------
@@ -128,7 +167,8 @@ class ValueRedactor:
     def definitions(self, value: Any) -> Any:
         """Tool definitions with their texts masked; None where the value holds anything else."""
         if isinstance(value, str):
-            kept, was_masked = self._definitions(value)
+            mask = self._definitions if len(value) <= _MAX_MENU else self._masked_definitions
+            kept, was_masked = mask(value)
             self.has_masked_label |= was_masked
             return kept
         if isinstance(value, list):

@@ -9,7 +9,7 @@ import polars as pl
 
 from collector.facts import Facts
 from collector.lake import Lake
-from collector.observed import ObservedSkills
+from collector.observed import ObservedSkills, Offers
 from collector.redact import Redactor
 from collector.skill_rows import observed_rows
 from collector.tables import TABLES
@@ -38,7 +38,7 @@ def observed_again(
     observed = ObservedSkills.of_rows(others)
     parts = [TABLES["skills"].to_frame()]
     for seq, name, received_at, project, facts in told:
-        changes = observed.learn(project, facts.offered, facts.selections, received_at)
+        changes = observed.learn(project, Offers.of(facts.offered, facts.selections, received_at))
         if changes:
             rows = observed_rows(
                 changes, project=project, seq=seq, received_at=received_at, source=name, redactor=redactor

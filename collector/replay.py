@@ -19,7 +19,7 @@ import msgspec
 import polars as pl
 
 from collector.archive import UnreadableArchive
-from collector.archived import ArchivedRequest, Item, RowsByTable
+from collector.archived import ArchivedRequest, RowsByTable
 from collector.decode import ITEMS, decode_facts
 from collector.dedup import KEY_COLUMNS, keys_of
 from collector.facts import Facts
@@ -196,8 +196,7 @@ class Replay:
         """Put in what the record says; False where it is of projects that are not meant. Raises what mapping raises."""
         stores, header = self._stores, record.header
         found, ledger = _Found(self._request.project), Ledger()
-        seen: list[tuple[Item, Facts | None]] = []
-        by_project = decode_facts(record, stores.settings, lambda item, facts: seen.append((item, facts)))
+        by_project, seen = decode_facts(record, stores.settings)
         if not all(map(found.counts, by_project)):
             return False
         for project, facts in by_project.items():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cache
+from hashlib import blake2b
 from itertools import count
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -33,10 +35,12 @@ from pickwise.events import (
 
 Row = dict[str, Any]
 _SCORES = ("score", "bm25", "dense", "rerank", "propensity")
-_COMMON = ("trace_id", "span_id", "session_id", "agent", "model", "environment", "release")
 #: No tool takes arguments nested so deep; beyond, encoders run out of stack.
 _MAX_DEPTH = 64
-_SORTED = msgspec.json.Encoder(order="sorted")
+_NESTED = (dict, list)
+#: So many lists of candidates are remembered as rows.
+_MENUS = 128
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def to_frames(
@@ -73,54 +77,189 @@ def to_rows(
     ``fact`` hashes what an event says: without its receipt, and without a time that it didn't carry itself, so that
     a repeated event is known as such whenever it comes.
     """
-    context = _Context(project, received_at, source_request, redactor, ledger or Ledger())
-    tables: dict[str, list[Row]] = {
-        "selections": [context.row(event, _selection(event, redactor)) for event in facts.selections],
-        "calls": [context.row(event, _call(event, redactor)) for event in facts.calls],
-        "feedback": [context.row(event, _feedback(event, redactor)) for event in facts.feedback],
-        "routes": [context.row(event, _route(event, redactor)) for event in facts.routes],
-    }
-    return {table: rows for table, rows in tables.items() if rows}
+    maker = RowMaker(project, received_at, source_request, redactor, ledger or Ledger())
+    return maker.rows(facts)
 
 
-class _Context:
-    """What the rows of one request share."""
+class RowMaker:
+    """Makes the rows of one request and project, whole or part by part.
+
+    Columns are written in the order of their names, as they are hashed: what is sorted already is sorted fastest.
+    """
 
     def __init__(self, project: str, received_at: int, source_request: str, redactor: Redactor, ledger: Ledger) -> None:
         self._ledger = ledger
         self._project = project
-        self._received_at = received_at
+        self._received_at = received_at // 1000
+        self._source_request = source_request
         self._redactor = redactor
-        self._receipt = {
-            "received_at": received_at // 1000,
-            "source_request": source_request,
-            "mapping_version": MAPPING_VERSION,
-        }
-        self._next = count()
+        self._next = count(self._received_at)
         self._seen: Counter[tuple[Any, ...]] = Counter()
 
-    def row(self, event: Event, columns: Row) -> Row:
+    def rows(self, facts: Facts) -> dict[str, list[Row]]:
+        """As ``to_rows``; those of an earlier part count for times and ids."""
+        tables = {
+            "selections": [self.selection(event) for event in facts.selections],
+            "calls": [self.call(event) for event in facts.calls],
+            "feedback": [self.feedback(event) for event in facts.feedback],
+            "routes": [self.route(event) for event in facts.routes],
+        }
+        return {table: rows for table, rows in tables.items() if rows}
+
+    def selection(self, event: Selection) -> Row:
         time = parse_time(event.time)
-        index = next(self._next)
-        columns["project"] = self._project
-        for field in _COMMON:
-            columns[field] = getattr(event, field)
-        columns["trace_id"] = _lower(event.trace_id)
-        columns["span_id"] = _lower(event.span_id)
-        columns["time_is_receipt"] = time is None
-        columns["event_id"] = event.event_id or self._derived_id(event, columns, time)
-        known = dict(self._ledger.known.get(id(event), {}))
-        filled_in = known.pop("time", self._received_at // 1000 + index)
-        columns.update(known)
+        redactor, intent, shadow = self._redactor, event.intent, event.shadow
+        query, cut = redactor.query(event.query) if event.query is not None else (None, False)
+        role, ended_at, parent_span_id = _extent(event)
+        columns = {
+            "agent": event.agent,
+            "candidates": _candidates(event, redactor),
+            "context_digest": event.context_digest,
+            "embedding_version": event.embedding_version,
+            "ended_at": ended_at,
+            "environment": event.environment,
+            "event_id": event.event_id,
+            "fallback": event.fallback,
+            "fallback_reason": _masked(event.fallback_reason, redactor),
+            "intent_action": intent.action if intent else None,
+            "intent_domain": intent.domain if intent else None,
+            "intent_object": intent.object if intent else None,
+            "language": event.language,
+            "menu_tokens": event.menu_tokens,
+            "model": event.model,
+            "model_version": event.model_version,
+            "no_match": event.no_match,
+            "parent_span_id": parent_span_id,
+            "picks": event.picks,
+            "previous_skill_id": event.previous_skill_id,
+            "project": self._project,
+            "query": query,
+            "randomized": event.randomized,
+            "ranked": event.ranked,
+            "registry_version": event.registry_version,
+            "release": event.release,
+            "role": role,
+            "session_id": event.session_id,
+            "shadow_embedding_version": shadow.embedding_version if shadow else None,
+            "shadow_skill_ids": shadow.skill_ids if shadow else None,
+            "span_id": _lower(event.span_id),
+            "stage_ms": _stages(event.stage_ms) if event.stage_ms else None,
+            "strategy": event.strategy,
+            "time_is_receipt": time is None,
+            "trace_id": _lower(event.trace_id),
+            # A menu at the limit may have been cut to it as well.
+            "truncated": cut or len(event.candidates) >= MAX_CANDIDATES,
+            "turn": event.turn,
+            "weights_version": event.weights_version,
+        }
+        return self._finished(event, time, columns)
+
+    def call(self, event: CallFact) -> Row:
+        time = parse_time(event.time)
+        redactor, skill_id = self._redactor, event.skill_id
+        arguments = canonical_arguments(event.arguments)
+        keys, error = event.args_keys, event.error_message
+        if keys is None and isinstance(arguments, dict):
+            keys = sorted(arguments)
+        columns = {
+            "agent": event.agent,
+            "args_digest": redactor.digest(_encode_sorted(arguments)) if arguments is not None else None,
+            "args_keys": keys,
+            "arguments": redactor.arguments(skill_id, arguments),
+            "attempt": event.attempt,
+            "call_id": event.call_id,
+            "depth": event.depth,
+            "environment": event.environment,
+            "error_kind": event.error_kind,
+            "error_message": redactor.error_message(error, skill_id, arguments) if error is not None else None,
+            "event_id": event.event_id,
+            "latency_ms": finite(event.latency_ms),
+            "model": event.model,
+            "ok": event.ok,
+            "ordinal": event.ordinal,
+            "parent_call_id": event.parent_call_id,
+            "parent_span_id": event.parent_span_id,
+            "phase": event.phase,
+            "project": self._project,
+            "release": event.release,
+            "retryable": event.retryable,
+            "role": event.role,
+            "selection_id": event.selection_id,
+            "session_id": event.session_id,
+            "skill_id": skill_id,
+            "span_id": _lower(event.span_id),
+            "time_is_receipt": time is None,
+            "trace_id": _lower(event.trace_id),
+        }
+        return self._finished(event, time, columns)
+
+    def feedback(self, event: Feedback) -> Row:
+        time = parse_time(event.time)
+        value = event.value
+        columns = {
+            "agent": event.agent,
+            "annotator": event.annotator,
+            "call_id": event.call_id,
+            "environment": event.environment,
+            "event_id": event.event_id,
+            "expected": event.expected,
+            "kind": event.kind,
+            "model": event.model,
+            "project": self._project,
+            "release": event.release,
+            "selection_id": event.selection_id,
+            "session_id": event.session_id,
+            "source": event.source,
+            "span_id": _lower(event.span_id),
+            "time_is_receipt": time is None,
+            "trace_id": _lower(event.trace_id),
+            "value": finite(float(value)) if isinstance(value, bool | int | float) else None,
+            "value_text": _masked(value, self._redactor) if isinstance(value, str) else None,
+        }
+        return self._finished(event, time, columns)
+
+    def route(self, event: Route) -> Row:
+        time = parse_time(event.time)
+        columns = {
+            "agent": event.agent,
+            "environment": event.environment,
+            "error_rate": finite(event.error_rate),
+            "event_id": event.event_id,
+            "instance": event.instance,
+            "model": event.model,
+            "p99_ms": finite(event.p99_ms),
+            "project": self._project,
+            "reason": _masked(event.reason, self._redactor),
+            "release": event.release,
+            "session_id": event.session_id,
+            "span_id": _lower(event.span_id),
+            "state": event.state,
+            "time_is_receipt": time is None,
+            "trace_id": _lower(event.trace_id),
+        }
+        return self._finished(event, time, columns)
+
+    def _finished(self, event: Event, time: int | None, columns: Row) -> Row:
+        """The columns that the others make: ids, what is known beforehand, the hash, the receipt."""
+        filled_in = next(self._next)
+        if not columns["event_id"]:
+            columns["event_id"] = self._derived_id(event, columns, time)
+        known = self._ledger.known.get(id(event))
+        if known is not None:
+            columns.update(known)
+            filled_in = columns.pop("time", filled_in)
         # An event's own time is part of what it says, one filled in is not.
         columns["fact"] = _hash(columns, event.type_name, time)
         columns["time"] = time // 1000 if time is not None else filled_in
-        columns.update(self._receipt)
+        columns["received_at"] = self._received_at
+        columns["source_request"] = self._source_request
+        columns["mapping_version"] = MAPPING_VERSION
         self._ledger.made[id(event)] = columns
         return columns
 
     def _derived_id(self, event: Event, columns: Row, time: int | None) -> str:
         if not event.trace_id or not event.span_id:
+            del columns["event_id"]
             return _hash(columns, event.type_name, time)
         key = (
             columns["trace_id"],
@@ -137,54 +276,54 @@ class _Context:
         return derive_event_id(self._project, *key, ordinal)
 
 
-def _selection(event: Selection, redactor: Redactor) -> Row:
-    query, cut = redactor.query(event.query) if event.query is not None else (None, False)
-    stages = event.stage_ms or StageMs()
-    return {
-        **_extent(event),
-        "turn": event.turn,
-        "query": query,
-        # A menu at the limit may have been cut to it as well.
-        "truncated": cut or len(event.candidates) >= MAX_CANDIDATES,
-        "language": event.language,
-        "intent_domain": event.intent.domain if event.intent else None,
-        "intent_action": event.intent.action if event.intent else None,
-        "intent_object": event.intent.object if event.intent else None,
-        "candidates": _candidates(event, redactor),
-        "ranked": event.ranked,
-        "randomized": event.randomized,
-        "picks": event.picks,
-        "no_match": event.no_match,
-        "strategy": event.strategy,
-        "fallback": event.fallback,
-        "fallback_reason": _masked(event.fallback_reason, redactor),
-        "stage_ms": {stage: finite(getattr(stages, stage)) for stage in STAGES} if event.stage_ms else None,
-        "registry_version": event.registry_version,
-        "embedding_version": event.embedding_version,
-        "weights_version": event.weights_version,
-        "model_version": event.model_version,
-        "menu_tokens": event.menu_tokens,
-        "shadow_embedding_version": event.shadow.embedding_version if event.shadow else None,
-        "shadow_skill_ids": event.shadow.skill_ids if event.shadow else None,
-        "previous_skill_id": event.previous_skill_id,
-        "context_digest": event.context_digest,
-    }
-
-
-def _extent(event: Selection) -> Row:
+def _extent(event: Selection) -> tuple[str | None, int | None, str | None]:
+    """Role, end (µs) and the span around it, of what is more than a turn."""
     if not isinstance(event, SelectionFact) or event.role == "turn":
-        return {"role": None, "ended_at": None, "parent_span_id": None}
-    ended_at = event.ended_at // 1000 if event.ended_at else None
-    return {"role": event.role, "ended_at": ended_at, "parent_span_id": _lower(event.parent_span_id)}
+        return None, None, None
+    return event.role, event.ended_at // 1000 if event.ended_at else None, _lower(event.parent_span_id)
+
+
+def _stages(stages: StageMs) -> Row:
+    return {stage: finite(getattr(stages, stage)) for stage in STAGES}
+
+
+class _Menu(list[Row]):
+    """Candidates as they stand in a row; ``encoded``: as they stand in its hash."""
+
+    __slots__ = ("encoded",)
+
+    def __init__(self, candidates: Iterable[Row]) -> None:
+        super().__init__(candidates)
+        self.encoded = msgspec.Raw(_encode_sorted(self))
+
+
+class _Menus:
+    """Menus by their lists of candidates: turn after turn is offered one and the same, which nobody changes."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[list[Candidate], _Menu]] = {}
+
+    def of(self, candidates: list[Candidate]) -> _Menu:
+        known = self._made.get(id(candidates))
+        if known is None:
+            if len(self._made) >= _MENUS:
+                self._made.clear()
+            # The list is kept with it: as long as it lives, no other one has its id.
+            known = self._made[id(candidates)] = candidates, _Menu(map(_candidate, candidates))
+        return known[1]
+
+
+_NO_MENU = _Menu([])
+_menus = _Menus()
 
 
 def _candidates(event: Selection, redactor: Redactor) -> list[Row]:
-    found = [_candidate(candidate) for candidate in event.candidates]
+    if not event.candidates:
+        return _NO_MENU
     if isinstance(event, SelectionFact) and event.role == "retrieval":
         # What a search found may be documents, whose names may say anything.
-        for columns in found:
-            columns["skill_id"] = redactor.text(columns["skill_id"])
-    return found
+        return [_candidate(found) | {"skill_id": redactor.text(found.skill_id)} for found in event.candidates]
+    return _menus.of(event.candidates)
 
 
 def _candidate(candidate: Candidate) -> Row:
@@ -196,43 +335,10 @@ def _candidate(candidate: Candidate) -> Row:
     return columns
 
 
-def _call(event: CallFact, redactor: Redactor) -> Row:
-    arguments = canonical_arguments(event.arguments)
-    keys = event.args_keys
-    if keys is None and isinstance(arguments, dict):
-        keys = sorted(arguments)
-    return {
-        "role": event.role,
-        "ordinal": event.ordinal,
-        "parent_span_id": event.parent_span_id,
-        "call_id": event.call_id,
-        "selection_id": event.selection_id,
-        "skill_id": event.skill_id,
-        "phase": event.phase,
-        "ok": event.ok,
-        "latency_ms": finite(event.latency_ms),
-        "error_kind": event.error_kind,
-        "error_message": _error_message(event, arguments, redactor),
-        "attempt": event.attempt,
-        "retryable": event.retryable,
-        "arguments": redactor.arguments(event.skill_id, arguments),
-        "args_keys": keys,
-        "args_digest": redactor.digest(_SORTED.encode(arguments)) if arguments is not None else None,
-        "depth": event.depth,
-        "parent_call_id": event.parent_call_id,
-    }
-
-
-def _error_message(event: CallFact, arguments: Any, redactor: Redactor) -> str | None:
-    if event.error_message is None:
-        return None
-    return redactor.error_message(event.error_message, event.skill_id, arguments)
-
-
 def canonical_arguments(value: Any) -> Any:
     """The arguments decoded, whether they came as an object or as JSON text; text that is no JSON stays text."""
     decoded = from_json(value)
-    if not isinstance(decoded, dict | list):
+    if not isinstance(decoded, _NESTED):
         return value
     return decoded if _is_shallow(decoded) else f"nested deeper than {_MAX_DEPTH}"
 
@@ -241,44 +347,45 @@ def _is_shallow(value: Any) -> bool:
     """Whether the value can be walked and encoded wherever it goes."""
     level = [value]
     for _ in range(_MAX_DEPTH):
-        below = [child for item in level for child in (item.values() if isinstance(item, dict) else item)]
-        level = [child for child in below if isinstance(child, dict | list)]
+        level = [
+            child
+            for item in level
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, _NESTED)
+        ]
         if not level:
             return True
     return False
-
-
-def _feedback(event: Feedback, redactor: Redactor) -> Row:
-    text = event.value if isinstance(event.value, str) else None
-    return {
-        "kind": event.kind,
-        "selection_id": event.selection_id,
-        "call_id": event.call_id,
-        "value": finite(float(event.value)) if isinstance(event.value, bool | int | float) else None,
-        "value_text": _masked(text, redactor),
-        "expected": event.expected,
-        "source": event.source,
-        "annotator": event.annotator,
-    }
-
-
-def _route(event: Route, redactor: Redactor) -> Row:
-    return {
-        "instance": event.instance,
-        "state": event.state,
-        "reason": _masked(event.reason, redactor),
-        "p99_ms": finite(event.p99_ms),
-        "error_rate": finite(event.error_rate),
-    }
 
 
 def to_frame(table: str, rows: list[Row]) -> pl.DataFrame:
     """The rows of ``to_rows``, of any number of requests, as one frame in the schema of the table."""
     schema = TABLES[table]
     # Through Arrow, which reads nested rows twice as fast as Polars does.
-    frame = pl.DataFrame(pa.Table.from_pylist(rows, schema=_arrow_schema(table)))
+    fields = _arrow_schema(table)
+    columns = map(_column, fields, _transposed(rows, fields.names))
+    frame = pl.DataFrame(pa.Table.from_arrays(list(columns), schema=fields))
     times = [pl.col(name).cast(dtype) for name, dtype in schema.items() if isinstance(dtype, pl.Datetime)]
     return frame.with_columns(times).with_columns(pl.col("time").dt.date().alias("date")).select(schema.names())
+
+
+def _transposed(rows: list[Row], names: list[str]) -> Iterable[Sequence[Any]]:
+    """The values by column; a column that a row does not have is null there."""
+    try:
+        # Row by row, as a row lies together in memory.
+        return list(zip(*map(itemgetter(*names), rows), strict=True)) or [()] * len(names)
+    except KeyError:  # archived before there was such a column
+        return [[row.get(name) for row in rows] for name in names]
+
+
+def _column(field: pa.Field, values: Sequence[Any]) -> pa.Array:
+    if field.name != "candidates":
+        return pa.array(values, field.type)
+    # Many rows hold one and the same menu, which is read once.
+    distinct = {id(value): value for value in values}
+    places = {key: place for place, key in enumerate(distinct)}
+    found = pa.array([places[id(value)] for value in values], pa.int64())
+    return pa.array(list(distinct.values()), field.type).take(found)
 
 
 @cache
@@ -293,8 +400,10 @@ def _arrow_schema(table: str) -> pa.Schema:
 
 
 def _hash(columns: Row, type_name: str, time: int | None) -> str:
-    content = _SORTED.encode([type_name, time, columns])
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    menu = columns.get("candidates")
+    if isinstance(menu, _Menu):
+        columns = columns | {"candidates": menu.encoded}
+    return blake2b(_encode_sorted([type_name, time, columns]), digest_size=16).hexdigest()
 
 
 def _masked(text: str | None, redactor: Redactor) -> str | None:

@@ -83,11 +83,11 @@ def segment_path(folder: Path, first_seq: int) -> Path:
     return folder / f"{first_seq:020d}{SUFFIX}"
 
 
-def encode(header: Header, body: bytes) -> bytes:
-    """The bytes of one record."""
+def encode(header: Header, body: bytes) -> tuple[bytes, bytes]:
+    """The bytes of one record: what precedes the body, and the body, which is long and better not copied."""
     head = msgspec.json.encode(header)
     crc = isal_zlib.crc32(body, isal_zlib.crc32(head))
-    return b"".join((_FRAME.pack(len(head) + len(body), crc, len(head)), head, body))
+    return _FRAME.pack(len(head) + len(body), crc, len(head)) + head, body
 
 
 def read_records(path: Path, offset: int = len(FILE_HEADER), end: int | None = None) -> Iterator[Record]:

@@ -1,7 +1,7 @@
 """The collector's own work as OpenTelemetry spans, off unless the setting ``self_traces`` names where they go.
 
-A flush is a trace: its steps are children of the span ``flush``. ``flushing`` begins one; ``traced`` and ``phase``
-mark the steps wherever they are done, and cost a look at a context variable where no flush is being traced. Only that
+A flush is a trace: its steps are children of the span ``flush``. ``flushing`` begins one; ``traced`` marks the steps
+wherever they are done, and costs a look at a context variable where no flush is being traced. Only that
 setting turns it on: the standard ``OTEL_*`` variables merely add headers and resource attributes.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import platform
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -119,19 +118,17 @@ class SelfTraces:
         try:
             with _ended(span):
                 yield
-                flush.end_phases()
         finally:
             _CURRENT.reset(token)
 
 
 class _Flush:
-    """A flush that is being traced: the innermost open span, and the phases that come and go with each record."""
+    """A flush that is being traced, with its innermost open span."""
 
     def __init__(self, provider: TracerProvider, span: Span) -> None:
         self._tracer = provider.get_tracer(SCOPE)
         self.root = span
         self._open = span
-        self._phases: dict[str, _Phase] = {}
 
     @contextmanager
     def step(self, name: str, values: dict[str, Value]) -> Iterator[None]:
@@ -144,41 +141,11 @@ class _Flush:
         finally:
             self._open = above
 
-    def phase(self, name: str) -> _Phase:
-        found = self._phases.get(name)
-        if found is None:
-            found = self._phases[name] = _Phase()
-        return found
-
-    def end_phases(self) -> None:
-        """One span a phase, from its first moment to its last; how long it was really at work is an attribute."""
-        for name, phase in self._phases.items():
-            span = self._child(name, phase.first_ns)
-            note_on(span, busy_seconds=phase.busy_ns / 1e9, times=phase.times)
-            span.end(phase.last_ns)
-
     def _child(self, name: str, start_ns: int | None = None) -> Span:
         from opentelemetry.context import Context
         from opentelemetry.trace import set_span_in_context
 
         return self._tracer.start_span(name, set_span_in_context(self._open, Context()), start_time=start_ns)
-
-
-class _Phase:
-    """Adds up the times of a step that is done once a record."""
-
-    def __init__(self) -> None:
-        self.first_ns = self.last_ns = self.busy_ns = self.times = 0
-        self._began_ns = 0
-
-    def __enter__(self) -> None:
-        self._began_ns = time.time_ns()
-        self.first_ns = self.first_ns or self._began_ns
-
-    def __exit__(self, *_: object) -> None:
-        self.last_ns = max(self._began_ns, time.time_ns())
-        self.busy_ns += self.last_ns - self._began_ns
-        self.times += 1
 
 
 _CURRENT: ContextVar[_Flush | None] = ContextVar("self_traces", default=None)
@@ -188,12 +155,6 @@ def traced(name: str, **values: Value) -> AbstractContextManager[None]:
     """A step of the flush that is being traced, if one is; steps inside it are its children."""
     flush = _CURRENT.get()
     return _NOTHING if flush is None else flush.step(name, values)
-
-
-def phase(name: str) -> AbstractContextManager[None]:
-    """The same for a step that is done once a record: one span for all of them."""
-    flush = _CURRENT.get()
-    return _NOTHING if flush is None else flush.phase(name)
 
 
 def note(**values: Value) -> None:

@@ -27,6 +27,7 @@ from collector.foreign import OwnLogs, OwnTraces, own_logs, own_traces
 from collector.forget import Forget, ForgetReport
 from collector.lake import Lake
 from collector.lock import FolderLock
+from collector.mapping_pool import MappingPool
 from collector.operations import (
     ForgetRequest,
     Operation,
@@ -64,8 +65,10 @@ _MARGIN = 100
 class Collector:
     """Takes events into a data folder. ``start`` before anything else, ``stop`` in the end; one a folder."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, processes: int = 0) -> None:
+        """``processes``: how many may be started to map what comes, where there is much of it."""
         self.settings = settings
+        self._processes = processes
         self.telemetry = Telemetry(SelfTraces(settings.self_traces, settings.self_traces_ratio))
         self.registry = Registry(self._append_write)
         self.access = Access(settings.require_keys, self.telemetry)
@@ -73,6 +76,7 @@ class Collector:
         self._lock = FolderLock(settings.data_dir)
         self._wal: Wal | None = None
         self._flusher: Flusher | None = None
+        self._pool: MappingPool | None = None
         self._control: Control | None = None
         self._stores: Stores | None = None
         self._requests = PendingRequests(settings.data_dir / "operations")
@@ -96,12 +100,14 @@ class Collector:
             self._wal.seal()
         if self._flusher is not None:
             self._flusher.stop()
+        if self._pool is not None:
+            self._pool.close()
         if self._wal is not None:
             self._wal.close()
         self.access.close()
         if self._control is not None:
             self._control.close()
-        self._wal = self._flusher = self._control = self._stores = None
+        self._wal = self._flusher = self._pool = self._control = self._stores = None
         self._lock.release()
         self.telemetry.self_traces.stop()
 
@@ -327,7 +333,8 @@ class Collector:
             redactor=redactor,
             wal_folder=settings.data_dir / "wal",
         )
-        self._flusher = Flusher(self._wal, stores, self.telemetry)
+        self._pool = MappingPool(settings, key, self._processes)
+        self._flusher = Flusher(self._wal, stores, self._pool, self.telemetry)
         self._report_recovery(self._wal, self._flusher, redactor)
         self._flusher.drain()
         self.registry.load(lake.read(SKILLS))

@@ -12,20 +12,23 @@ Attributes = dict[str, Any]
 STATUS_ERROR = 2
 
 
-class SpanEvent(msgspec.Struct):
+# None of these can be part of a cycle, as attributes hold plain values only: the garbage collector need not look.
+
+
+class SpanEvent(msgspec.Struct, gc=False):
     name: str
     time_ns: int
     attributes: Attributes
 
 
-class SpanLink(msgspec.Struct, frozen=True):
+class SpanLink(msgspec.Struct, frozen=True, gc=False):
     """Another span, often of another trace, that the span goes back to."""
 
     trace_id: str
     span_id: str
 
 
-class Span(msgspec.Struct, kw_only=True):
+class Span(msgspec.Struct, kw_only=True, gc=False):
     """One finished span. Ids are lower-case hex, times Unix nanoseconds (0: absent)."""
 
     trace_id: str
@@ -56,7 +59,7 @@ class Span(msgspec.Struct, kw_only=True):
         return self.status_code == STATUS_ERROR
 
 
-class LogRecord(msgspec.Struct, kw_only=True):
+class LogRecord(msgspec.Struct, kw_only=True, gc=False):
     """One log record; ids are None where the record belongs to no span."""
 
     trace_id: str | None

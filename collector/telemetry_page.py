@@ -33,10 +33,7 @@ and names of tables, an error as its class alone; never what was received.
 | span | what | attributes `pickwise.collector.…` |
 |---|---|---|
 | `flush` | a run of log records on its way into the tables | `records`, `events`, `bytes`, `lag_seconds` |
-| `map` | decoding and mapping, record by record | `busy_seconds` (at work, of the span's whole length), `times` |
-| `redact` | redaction and the making of rows, record by record | the same |
-| `redact for the archive` | what `pickwise replay` reads later | the same |
-| `to frames` | rows into columns | |
+| `map and redact` | the wait for the rows and for what the archive keeps, whichever process makes them | |
 | `dedup` | exact repeats are dropped | |
 | `commit` | one table's commit; an attempt that fails is a span with an error | `table`, `rows` |
 | `sync` | within `commit`: the files reach the disk | `table` |

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from collector.segment import (
@@ -301,7 +302,8 @@ class Wal:
                 )
                 for index, pending in enumerate(group)
             ]
-            data = b"".join(encode(header, pending.body) for header, pending in zip(headers, group, strict=True))
+            records = (encode(header, pending.body) for header, pending in zip(headers, group, strict=True))
+            data = b"".join(chain.from_iterable(records))
             try:
                 _write_all(self._file, data)
                 os.fdatasync(self._file)

@@ -21,14 +21,14 @@ from collector.body import TooLarge
 
 Form = Literal["protobuf", "json", "ndjson"]
 
-#: Shorter bodies are never too heavy.
-LIGHT_BYTES = 256 * 1024
+#: Shorter bodies are judged where they arrive: they take no time to speak of.
+LIGHT_BYTES = 1024 * 1024
 MAX_MESSAGES = 2_500_000
 MAX_SPANS = 750_000
 MAX_VALUES = 2_500_000
 #: Messages with at least so many bytes of content are too long to be too many.
 _TINY = 16
-#: With fewer short messages than this no exact count is needed.
+#: With fewer short messages than this no exact count is needed, nor any where a body has fewer bytes.
 _SUSPICIOUS = 1_000_000
 #: What is counted at a time stays in the processor's cache.
 _PIECE = 64 * 1024
@@ -45,13 +45,13 @@ _MAX_DEPTH = 100
 
 def refuse_heavy_message(body: bytes, message: Descriptor) -> None:
     """Raises TooLarge for a protobuf body that would take too much. A broken one passes: parsing tells why."""
-    if len(body) > LIGHT_BYTES and _short_messages(body) > _SUSPICIOUS:
+    if len(body) > _SUSPICIOUS and _short_messages(body) > _SUSPICIOUS:
         _Count().add(body, 0, len(body), message)
 
 
 def refuse_heavy_json(body: bytes, lines: bool = False) -> None:
     """Raises TooLarge for JSON of too many values, or with ``lines`` for NDJSON of too many lines."""
-    if len(body) <= LIGHT_BYTES or _separators(body, lines) <= MAX_VALUES:
+    if len(body) <= MAX_VALUES or _separators(body, lines) <= MAX_VALUES:
         return
     found = 0
     for text in _outside_strings(body):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
-from starlette.exceptions import HTTPException as StarletteException
 
-from collector.callers import guard
-from collector.http import ingest_router
-from collector.problems import REFUSALS, render_unrouted
+from collector.http import add_collector
+from collector.problems import REFUSALS
 from collector.service import Collector
 from gateway.admin import admin_router
 from gateway.answers import answers_router
@@ -20,9 +18,7 @@ DESCRIPTION = "Observability and feedback learning for the decision which tool a
 def create_app(settings: Settings, collector: Collector) -> FastAPI:
     """The whole HTTP surface over a started collector. OpenAPI at ``/docs``, which needs no key: it holds no data."""
     app = FastAPI(title="Pickwise", description=DESCRIPTION, docs_url="/docs", redoc_url=None, responses=REFUSALS)
-    guard(app, collector.access)
-    app.add_exception_handler(StarletteException, render_unrouted)
-    app.include_router(ingest_router(collector))
+    add_collector(app, collector)
     app.include_router(admin_router(collector))
     app.include_router(answers_router(settings))
     app.include_router(ranker_router(settings))

@@ -10,8 +10,10 @@ import sys
 
 import uvicorn
 from anyio import to_thread
+from uvloop import new_event_loop
 
 from collector.grpc_server import start_grpc_server
+from collector.mapping_pool import GC_THRESHOLDS
 from collector.service import Collector
 from gateway.app import create_app
 from gateway.exposure import refuse_exposure
@@ -21,8 +23,6 @@ from pickwise.settings import Settings
 QUESTIONS = 8
 #: Open requests get this long to finish after SIGTERM, seconds.
 GRACE_S = 5
-#: Decoding makes many objects and no cycles: collected rarely, they cost a sixth less.
-_GC_THRESHOLDS = (100_000, 50, 50)
 #: How long the flusher keeps an answer waiting for the interpreter, seconds; Python's own 5 ms make the door slow.
 _SWITCH_INTERVAL_S = 0.0005
 
@@ -34,15 +34,17 @@ def run(settings: Settings, *, grpc: bool = True) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     listener = _listen(settings.host, settings.http_port)
-    asyncio.run(_serve(settings.model_copy(update={"http_port": listener.getsockname()[1]}), listener, grpc))
+    served = _serve(settings.model_copy(update={"http_port": listener.getsockname()[1]}), listener, grpc)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(served)
 
 
 async def _serve(settings: Settings, listener: socket.socket, grpc: bool) -> None:
     to_thread.current_default_thread_limiter().total_tokens = QUESTIONS
-    collector = Collector(settings)
+    collector = Collector(settings, processes=settings.map_processes)
     collector.start()
     gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     grpc_server = None
     grpc_port = None
@@ -51,8 +53,9 @@ async def _serve(settings: Settings, listener: socket.socket, grpc: bool) -> Non
             grpc_server, grpc_port = start_grpc_server(collector, settings.host, settings.grpc_port)
         listener.listen()  # who finds the address in the lock may connect at once
         collector.announce(settings.host, settings.http_port, grpc_port)
+        app = create_app(settings, collector)
         config = uvicorn.Config(
-            create_app(settings, collector), log_level="warning", timeout_graceful_shutdown=GRACE_S, lifespan="off"
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_S, lifespan="off"
         )
         await uvicorn.Server(config).serve(sockets=[listener])
     finally:

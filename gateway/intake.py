@@ -58,7 +58,7 @@ def open_intake(settings: Settings, project: str) -> Iterator[Intake]:
         raise ServiceRefused(f"project: expected 1 to 64 of A-Z a-z 0-9 . _ -, got {project!r:.80}")
     held = holder(settings.data_dir)
     if held is None:
-        collector = Collector(settings)
+        collector = Collector(settings, processes=settings.map_processes)
         collector.start()
         try:
             yield _Direct(collector, project)

@@ -127,6 +127,9 @@ class Settings(BaseSettings):
     )
     inflight_requests: int = Field(128, gt=0, description="the same in requests; as many more may wait")
     backlog_bytes: int = Field(2 * 2**30, gt=0, description="log not yet committed, bytes; beyond: 503")
+    map_processes: int = Field(
+        2, ge=0, description="processes that map what was taken, started when there is much; 0: the collector's own"
+    )
     compact_every: int = Field(60, gt=0, description="commits of a table between two compactions")
 
     self_traces: str | None = Field(

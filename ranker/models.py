@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import lightgbm as lgb
 import msgspec
 import numpy as np
 
 from ranker import features
 from ranker.files import project_folder, write_atomically
+
+if TYPE_CHECKING:
+    import lightgbm as lgb
 
 
 class ModelUnusable(ValueError):  # noqa: N818 - a finding about a file
@@ -81,6 +84,9 @@ def load(data_dir: Path, project: str, version: str, embedding_version: str) -> 
         raise ModelUnusable(
             f"model {version} was trained on vectors of {meta.embedding_version}, in force is {embedding_version}"
         )
+    # Imported here: with all that it brings along it takes 120 MiB, and most installations have no model for long.
+    import lightgbm as lgb
+
     return Model(lgb.Booster(model_str=text.decode()), meta)
 
 

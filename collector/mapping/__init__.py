@@ -6,7 +6,7 @@ the first rule that knows a span maps it. ``None`` means: not mine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from collector.facts import Facts
@@ -28,7 +28,7 @@ from collector.mapping import (
 )
 from collector.mapping.extent import add_extent
 from collector.mapping.routed_runs import settled
-from collector.mapping.rules import LogRule, Rule
+from collector.mapping.rules import LogRule, Rule, marks_of, rules_for
 from collector.spans import Attributes, LogRecord, Span
 from pickwise.attributes import PROJECT
 from pickwise.settings import Settings
@@ -53,12 +53,12 @@ RULES: tuple[Rule, ...] = (
     *smolagents.RULES,
     *openinference.RULES,
 )
+#: Names of which a span that some rule knows has one.
+_MARKS = marks_of(RULES)
 #: Log records that hold facts; the same, for log records.
 LOG_RULES: tuple[LogRule, ...] = (*evaluations.LOG_RULES, *genai_logs.LOG_RULES)
 
 
-#: Told of each span or log record with its facts.
-Seen = Callable[[Span | LogRecord, Facts | None], None]
 #: Told of each span or log record that could not be mapped, and why.
 Unmapped = Callable[[Span | LogRecord, Exception], None]
 
@@ -85,29 +85,50 @@ class Logs(Protocol):
     def records(self) -> Iterator[LogRecord]: ...
 
 
-def map_traces(
-    parsed: Traces,
-    received_at: int,
-    settings: Settings,
-    seen: Seen = lambda *_: None,
-    unmapped: Unmapped = _raise,
-) -> dict[str, Facts]:
-    """Facts by project ('' where the resource names none). ``received_at`` (ns) stands in for absent start times.
-
-    A span that a rule fails on takes no other with it: ``unmapped`` is told of it.
-    """
-    return _mapped(parsed.spans(), map_span, received_at, settings, seen, unmapped)
+def map_traces(parsed: Traces, received_at: int, settings: Settings) -> dict[str, Facts]:
+    """Facts by project ('' where the resource names none). ``received_at`` (ns) stands in for absent start times."""
+    return by_project(facts_of_traces(parsed, received_at, settings))
 
 
-def _mapped(
+def map_logs(parsed: Logs, received_at: int, settings: Settings) -> dict[str, Facts]:
+    """Facts by project from log records; the rest as in ``map_traces``."""
+    return by_project(facts_of_logs(parsed, received_at, settings))
+
+
+def facts_of_traces(
+    parsed: Traces, received_at: int, settings: Settings, unmapped: Unmapped = _raise
+) -> Iterator[tuple[Span, Facts | None]]:
+    """Each span with its facts. One that a rule fails on takes no other with it: ``unmapped`` is told of it."""
+    return _facts_of(parsed.spans(), map_span, received_at, settings, unmapped)
+
+
+def facts_of_logs(
+    parsed: Logs, received_at: int, settings: Settings, unmapped: Unmapped = _raise
+) -> Iterator[tuple[LogRecord, Facts | None]]:
+    """The same for log records."""
+    return _facts_of(parsed.records(), map_log, received_at, settings, unmapped)
+
+
+def by_project(found: Iterable[tuple[Span | LogRecord, Facts | None]]) -> dict[str, Facts]:
+    """All facts of items by the project that their resource names, '' where it names none."""
+    projects: dict[str, Facts] = {}
+    for item, facts in found:
+        if facts is None:
+            continue
+        project = _project(item.resource)
+        if project not in projects:
+            projects[project] = Facts()
+        projects[project].extend(facts)
+    return projects
+
+
+def _facts_of(
     items: Iterator[ItemT],
     map_item: Callable[[ItemT, Settings], Facts | None],
     received_at: int,
     settings: Settings,
-    seen: Seen,
     unmapped: Unmapped,
-) -> dict[str, Facts]:
-    by_project: dict[str, Facts] = {}
+) -> Iterator[tuple[ItemT, Facts | None]]:
     room = MAX_FACTS
     for item in items:
         try:
@@ -117,19 +138,21 @@ def _mapped(
         except Exception as error:  # noqa: BLE001 - whatever a sender makes a rule do
             unmapped(item, error)
             continue
-        seen(item, facts)
-        if facts is None:
-            continue
-        room -= len(facts)
-        for offer in facts.offered:
-            offer.time = offer.time or received_at
-        by_project.setdefault(_project(item.resource), Facts()).extend(facts)
-    return by_project
+        if facts is not None:
+            room -= len(facts)
+            for offer in facts.offered:
+                if not offer.time:
+                    offer.time = received_at
+        yield item, facts
 
 
 def map_span(span: Span, settings: Settings) -> Facts | None:
     """What one span says, or None when no dialect knows it."""
-    found = next((facts for rule in RULES if (facts := rule(span, settings)) is not None), None)
+    found = None
+    for rule in rules_asked(span):
+        found = rule(span, settings)
+        if found is not None:
+            break
     if found is not None:
         add_extent(settled(found, settings), span)
     verdicts = evaluations.of_span(span)
@@ -140,15 +163,10 @@ def map_span(span: Span, settings: Settings) -> Facts | None:
     return found
 
 
-def map_logs(
-    parsed: Logs,
-    received_at: int,
-    settings: Settings,
-    seen: Seen = lambda *_: None,
-    unmapped: Unmapped = _raise,
-) -> dict[str, Facts]:
-    """Facts by project from log records; the rest as in ``map_traces``."""
-    return _mapped(parsed.records(), map_log, received_at, settings, seen, unmapped)
+def rules_asked(span: Span) -> tuple[Rule, ...]:
+    """The rules that could know a span, in their order."""
+    names = (*span.attributes, *(event.name for event in span.events)) if span.events else span.attributes
+    return rules_for(RULES, _MARKS.intersection(names))
 
 
 def map_log(record: LogRecord, settings: Settings) -> Facts | None:

@@ -14,13 +14,14 @@ from collector.mapping.conversation import ModelTurn, ToolDefinition, from_json,
 from collector.mapping.facts_of import turn_facts
 from collector.mapping.genai_events import messages
 from collector.mapping.origin import origin_of
-from collector.mapping.rules import Rule
+from collector.mapping.rules import Rule, marked
 from collector.spans import Span
 from pickwise.settings import Settings
 
 _DECLARATIONS = ("function_declarations", "functionDeclarations")
 
 
+@marked(names.ADK_REQUEST)
 def _model_span(span: Span, settings: Settings) -> Facts | None:
     request = from_json(span.attributes.get(names.ADK_REQUEST))
     # Without content it is empty, as it is on every tool span.

@@ -176,7 +176,7 @@ class _Teller:
 
     def _nameless_answer(self, key: str, ordinal: int, call: ToolCall, result: ToolResult) -> CallFact:
         failure = self._failure(result, call.name)
-        return CallFact(
+        fact = CallFact(
             role="answer",
             event_id=derive_event_id(self._span.trace_id, key, "call", "result", ordinal),
             time=self._span.end_ns or self._span.start_ns or None,
@@ -188,8 +188,8 @@ class _Teller:
             ok=failure is None,
             error_kind=failure.kind if failure else None,
             error_message=failure.message if failure else None,
-            **msgspec.structs.asdict(self._origin),
         )
+        return self._origin.given(fact)
 
     def _failure(self, result: ToolResult, name: str) -> Failure | None:
         if result.error:

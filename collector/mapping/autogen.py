@@ -26,7 +26,7 @@ from collector.mapping.conversation import (
 )
 from collector.mapping.facts_of import context_facts, turn_facts
 from collector.mapping.origin import origin_of
-from collector.mapping.rules import Rule
+from collector.mapping.rules import Rule, marked
 from collector.spans import Span
 from pickwise.events import EventError, derive_event_id, parse_time
 from pickwise.settings import Settings
@@ -42,13 +42,14 @@ _NOT_JSON = re.compile(r"^Error: .+: line \d+ column \d+ \(char \d+\)$")
 _MAX_DEPTH = 8
 
 
+@marked(names.AUTOGEN_OPERATION)
 def _message_span(span: Span, settings: Settings) -> Facts | None:
     value = span.attributes.get(names.AUTOGEN_MESSAGE)
     if names.AUTOGEN_OPERATION not in span.attributes or not span.scope_name.startswith("autogen"):
         return None
     told = from_json(value)
     if told == {}:
-        return _going_on(span)
+        return _going_on(span, settings)
     facts = Facts()
     for message in _messages(told):
         facts.extend(_facts(span, message, settings))
@@ -78,7 +79,7 @@ def _facts(span: Span, message: dict[str, Any], settings: Settings) -> Facts:
         results = Message(role="tool", results=_results(content))
         return _turn(span, message, ModelTurn(messages=[results], tools=[], calls=[]), settings)
     if kind in _TEXTS and message.get("source") in _USERS and (text := _text(content)):
-        return _query(span, message, text)
+        return _query(span, message, text, settings)
     return Facts()
 
 
@@ -99,21 +100,22 @@ def _turn(span: Span, message: dict[str, Any], turn: ModelTurn, settings: Settin
     return facts
 
 
-def _query(span: Span, message: dict[str, Any], text: str) -> Facts:
+def _query(span: Span, message: dict[str, Any], text: str, settings: Settings) -> Facts:
     """What the user asked, in the run that this trace begins. In which trace it goes on, a span linked to it says."""
     turn = ModelTurn(messages=[Message(role="user", text=text)], tools=[], calls=[])
-    return _run(span, span.trace_id, None, _time(span, message), turn)
+    return _run(span, span.trace_id, None, _time(span, message), turn, settings)
 
 
-def _going_on(span: Span) -> Facts:
+def _going_on(span: Span, settings: Settings) -> Facts:
     """An agent is asked to go on with what the linked trace began."""
     if not span.links:
         return Facts()
-    return _run(span, _linked_trace(span), span.trace_id, span.start_ns, ModelTurn(messages=[], tools=[], calls=[]))
+    turn = ModelTurn(messages=[], tools=[], calls=[])
+    return _run(span, _linked_trace(span), span.trace_id, span.start_ns, turn, settings)
 
 
-def _run(span: Span, begun_in: str, trace_id: str | None, time: int, turn: ModelTurn) -> Facts:
-    facts = context_facts(msgspec.structs.replace(span, start_ns=time), origin_of(span), turn)
+def _run(span: Span, begun_in: str, trace_id: str | None, time: int, turn: ModelTurn, settings: Settings) -> Facts:
+    facts = context_facts(msgspec.structs.replace(span, start_ns=time), origin_of(span), turn, settings)
     for fact in facts.selections:
         fact.event_id = derive_event_id("autogen", begun_in, "run")
         fact.trace_id, fact.span_id = trace_id, None

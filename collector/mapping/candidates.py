@@ -10,6 +10,7 @@ from typing import Any
 import pydantic_core
 
 from collector.mapping.conversation import from_json
+from collector.mapping.literals import from_literal
 from collector.mapping.printed import literal
 from pickwise.events import MAX_CANDIDATES, Candidate
 from pickwise.json_path import json_path, template
@@ -172,7 +173,7 @@ def _markdown_headings(text: str) -> list[Item] | None:
 def _available_tools(text: str) -> list[Item] | None:
     """``Available tools: ['a', 'b']``"""
     found = _AVAILABLE.match(text)
-    names = literal(found[1]) if found else None
+    names = from_literal(found[1]) if found else None
     return names if isinstance(names, list) else None
 
 

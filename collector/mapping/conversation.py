@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import msgspec
 
+_MadeT = TypeVar("_MadeT")
+_P = ParamSpec("_P")
 
-class ToolDefinition(msgspec.Struct, kw_only=True):
+# None of these can be part of a cycle, as they hold plain values only: the garbage collector need not look.
+
+
+class ToolDefinition(msgspec.Struct, kw_only=True, gc=False):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
 
 
-class ToolCall(msgspec.Struct, kw_only=True):
+class ToolCall(msgspec.Struct, kw_only=True, gc=False):
     """A call as the model proposed it; ``invalid`` when its framework refused to read its arguments."""
 
     name: str
@@ -23,7 +29,7 @@ class ToolCall(msgspec.Struct, kw_only=True):
     invalid: str | None = None
 
 
-class ToolResult(msgspec.Struct, kw_only=True):
+class ToolResult(msgspec.Struct, kw_only=True, gc=False):
     """A result as a prompt quotes it; ``error`` is None where the dialect has no flag."""
 
     call_id: str | None
@@ -32,14 +38,14 @@ class ToolResult(msgspec.Struct, kw_only=True):
     error: bool | None = None
 
 
-class Message(msgspec.Struct, kw_only=True):
+class Message(msgspec.Struct, kw_only=True, gc=False):
     role: str
     text: str | None = None
     calls: list[ToolCall] = []
     results: list[ToolResult] = []
 
 
-class ModelTurn(msgspec.Struct, kw_only=True):
+class ModelTurn(msgspec.Struct, kw_only=True, gc=False):
     """What one model span says: the messages it was sent, the tools it was offered, the calls it proposed."""
 
     messages: list[Message]
@@ -49,8 +55,10 @@ class ModelTurn(msgspec.Struct, kw_only=True):
     @property
     def query(self) -> str | None:
         """Text of the last user message."""
-        texts = (message.text for message in reversed(self.messages) if message.role == "user" and message.text)
-        return next(texts, None)
+        for message in reversed(self.messages):
+            if message.role == "user" and message.text:
+                return message.text
+        return None
 
     @property
     def fresh_results(self) -> list[ToolResult]:
@@ -62,8 +70,16 @@ class ModelTurn(msgspec.Struct, kw_only=True):
         for message in reversed(self.messages):
             if message.role == "assistant":
                 break
-            fresh = [*message.results, *fresh]
+            fresh[:0] = message.results
         return fresh
+
+    @property
+    def last_answer(self) -> Message | None:
+        """The model's last message."""
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                return message
+        return None
 
     @property
     def called_names(self) -> dict[str, str]:
@@ -73,11 +89,15 @@ class ModelTurn(msgspec.Struct, kw_only=True):
 
 #: Brackets and commas of a JSON text: no conversation has more, and each value takes sixty bytes and more in memory.
 _MAX_MARKS = 1_000_000
+#: No JSON text begins otherwise: a plain one need not be tried.
+_JSON_BEGINNINGS = frozenset('{["-0123456789tfn \t\n\r')
 
 
 def from_json(value: Any) -> Any:
     """JSON text decoded; structured values, text that is no JSON and text of too many values stay as they are."""
-    if not isinstance(value, str) or _is_heavy(value):
+    if not isinstance(value, str) or value[:1] not in _JSON_BEGINNINGS:
+        return value
+    if len(value) > _MAX_MARKS and _is_heavy(value):
         return value
     try:
         return msgspec.json.decode(value)
@@ -86,7 +106,7 @@ def from_json(value: Any) -> Any:
 
 
 def _is_heavy(text: str) -> bool:
-    return len(text) > _MAX_MARKS and sum(map(text.count, "[{,")) > _MAX_MARKS
+    return sum(map(text.count, "[{,")) > _MAX_MARKS
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
@@ -109,27 +129,62 @@ def text_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+# --- menus -----------------------------------------------------------------------------------------------------------
+
+#: The same menu is offered turn after turn, so it is read once. Texts longer than these are read each time, so that no
+#: sender fills the memory with what is kept.
+_MENU_CHARS = 131_072
+_DEFINITION_CHARS = 16_384
+_KEPT_MENUS = 64
+
+
+class Menu(list[ToolDefinition]):
+    """The tools of a text that is kept: the same object whenever that text comes. Not to be changed."""
+
+    __slots__ = ()
+    # Told apart by identity, as a key of what is made of it.
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def once_a_menu(
+    make: Callable[Concatenate[list[ToolDefinition], _P], _MadeT],
+) -> Callable[Concatenate[list[ToolDefinition], _P], _MadeT]:
+    """Let what a function makes of a menu be made once for one that is kept. Nobody may change it."""
+    kept = cast(Callable[Concatenate[list[ToolDefinition], _P], _MadeT], lru_cache(maxsize=_KEPT_MENUS)(make))
+
+    @wraps(make)
+    def made(tools: list[ToolDefinition], /, *args: _P.args, **kwargs: _P.kwargs) -> _MadeT:
+        return kept(tools, *args, **kwargs) if isinstance(tools, Menu) else make(tools, *args, **kwargs)
+
+    return made
+
+
 def tool_definitions(value: Any) -> list[ToolDefinition]:
     """The definitions of a list, given structured, as JSON text, or as a list of JSON texts. Not to be changed."""
     if isinstance(value, str):
-        return _definitions_in(value)
+        return _kept_menu(value) if len(value) <= _MENU_CHARS else _definitions_in(value)
     found = map(_definition, value) if isinstance(value, list) else ()
     return [tool for tool in found if tool is not None]
 
 
-# The same menu is offered turn after turn.
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=_KEPT_MENUS)
+def _kept_menu(text: str) -> Menu:
+    return Menu(_definitions_in(text))
+
+
 def _definitions_in(text: str) -> list[ToolDefinition]:
     decoded = from_json(text)
     return tool_definitions(decoded) if isinstance(decoded, list) else []
 
 
 def _definition(raw: Any) -> ToolDefinition | None:
-    return _definition_in(raw) if isinstance(raw, str) else _read_definition(raw)
+    if not isinstance(raw, str):
+        return _read_definition(raw)
+    return _kept_definition(raw) if len(raw) <= _DEFINITION_CHARS else _read_definition(from_json(raw))
 
 
-@lru_cache(maxsize=1_024)
-def _definition_in(text: str) -> ToolDefinition | None:
+@lru_cache(maxsize=512)
+def _kept_definition(text: str) -> ToolDefinition | None:
     return _read_definition(from_json(text))
 
 

@@ -19,7 +19,7 @@ from collector.mapping.literals import from_literal
 from collector.mapping.message_forms import ChatMessage
 from collector.mapping.messages_in_values import Conversation, Holder, conversations, menu
 from collector.mapping.openinference import kind_of, run_origin, tool_run
-from collector.mapping.rules import Rule
+from collector.mapping.rules import Rule, marked
 from collector.spans import Span
 from pickwise.settings import Settings
 
@@ -28,6 +28,7 @@ _FAILED = re.compile(r"Error executing tool\b|Tool not found$|Error: Failed to p
 _PRINTED_ARGUMENTS = re.compile(r"\barguments=(\{.*\})", re.DOTALL)
 
 
+@marked(names.OI_KIND)
 def _task_span(span: Span, settings: Settings) -> Facts | None:
     """One task of one agent, with its menu."""
     if kind_of(span) != "AGENT" or not _is_crew(span):
@@ -42,6 +43,7 @@ def _task_span(span: Span, settings: Settings) -> Facts | None:
     return facts
 
 
+@marked(names.OI_KIND)
 def _crew_span(span: Span, settings: Settings) -> Facts | None:
     """The whole crew, which repeats its tasks. It knows the menus by names that are folded to lower case, so the tasks'
     own are better.
@@ -51,6 +53,7 @@ def _crew_span(span: Span, settings: Settings) -> Facts | None:
     return run_facts(span, run_origin(span), _runs(span), settings)
 
 
+@marked(names.OI_KIND)
 def _tool_usage(span: Span, settings: Settings) -> Facts | None:
     """A call as releases before 1.0 tell it: with the object that stands for it, and the text that it was read from."""
     given = from_json(span.attributes.get(names.OI_INPUT)) if kind_of(span) == "TOOL" else None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from collector.facts import CallFact, Facts, OfferedSkill, SelectionFact, SelectionRole
 from collector.mapping import failures
 from collector.mapping.candidates import plain_result
-from collector.mapping.conversation import ModelTurn, ToolCall, ToolDefinition, ToolResult
+from collector.mapping.conversation import ModelTurn, ToolCall, ToolDefinition, ToolResult, once_a_menu
 from collector.mapping.failures import Failure
 from collector.mapping.routed_runs import RoutedRun
 from collector.mapping.routing import (
@@ -23,7 +25,7 @@ from collector.mapping.routing import (
     skills_of,
 )
 from collector.spans import Span
-from pickwise.events import MAX_CANDIDATES, Candidate, StageMs, derive_event_id
+from pickwise.events import MAX_CANDIDATES, Candidate, Event, Selection, StageMs, derive_event_id
 from pickwise.settings import Settings
 
 STRATEGY = "llm_direct"
@@ -31,9 +33,10 @@ _SKILL_ID_CHARS = 512
 _ID_CHARS = 128
 #: Sets apart what one span tells of in an order: a microsecond, as stored times are cut to it.
 _ORDER_NS = 1_000
+_EventT = TypeVar("_EventT", bound=Event)
 
 
-class Origin(msgspec.Struct, kw_only=True):
+class Origin(msgspec.Struct, kw_only=True, gc=False):
     """Who and where: what every event of one span shares."""
 
     session_id: str | None = None
@@ -42,8 +45,17 @@ class Origin(msgspec.Struct, kw_only=True):
     environment: str | None = None
     release: str | None = None
 
+    def given(self, event: _EventT) -> _EventT:
+        """The event, with this in its fields. (As arguments of its class, so many take far longer.)"""
+        event.session_id = self.session_id
+        event.agent = self.agent
+        event.model = self.model
+        event.environment = self.environment
+        event.release = self.release
+        return event
 
-class ToolRun(msgspec.Struct, kw_only=True):
+
+class ToolRun(msgspec.Struct, kw_only=True, gc=False):
     """An executed call as its span tells it."""
 
     skill_id: str
@@ -63,22 +75,26 @@ def turn_facts(span: Span, origin: Origin, turn: ModelTurn, settings: Settings) 
     Searches by router tools that it quotes are selections of their own.
     """
     routed = routed_turn(turn, settings.tool_routes)
-    facts = Facts(
-        selections=[*_quoted_searches(span, origin, routed.searches)],
-        calls=[_answer(span, origin, answer, settings) for answer in routed.answers],
+    made_by = selection_id(span.trace_id, span.span_id)
+    selections: list[Selection] = []
+    if routed.decides:
+        selections.append(_selection(span, origin, made_by, turn, routed.tools))
+    if routed.searches:
+        selections += _quoted_searches(span, origin, routed.searches)
+    proposed = [_proposal(span, origin, made_by, proposal) for proposal in routed.proposals]
+    answered = [_answer(span, origin, answer, settings) for answer in routed.answers]
+    return Facts(
+        selections=selections,
+        calls=proposed + answered,
         offered=offered_skills(span, routed.tools),
         is_routed=routed.is_routed,
     )
-    if routed.decides:
-        facts.selections = [_selection(span, origin, turn, routed.tools), *facts.selections]
-    facts.calls = [_proposal(span, origin, proposal) for proposal in routed.proposals] + facts.calls
-    return facts
 
 
-def context_facts(span: Span, origin: Origin, turn: ModelTurn, settings: Settings | None = None) -> Facts:
+def context_facts(span: Span, origin: Origin, turn: ModelTurn, settings: Settings) -> Facts:
     """What a span knows of turns without being one: an agent's run, or a model span whose messages come elsewhere."""
-    tools = skills_of(turn.tools, settings.tool_routes) if settings else turn.tools
-    fact = _selection(span, origin, turn, tools)
+    tools = skills_of(turn.tools, settings.tool_routes)
+    fact = _selection(span, origin, selection_id(span.trace_id, span.span_id), turn, tools)
     fact.role = "run"
     return Facts(selections=[fact], offered=offered_skills(span, tools))
 
@@ -90,61 +106,75 @@ def run_fact(span: Span, origin: Origin, run: ToolRun, settings: Settings) -> Ca
     """
     routes = settings.tool_routes
     if routes.of(run.skill_id) is None:
-        return CallFact(**_run_fields(span, origin, run, settings))
-    run = msgspec.structs.replace(run, result=plain_result(run.result))
-    fields = _run_fields(span, origin, run, settings)
-    search = search_of(run.skill_id, run.arguments, run.result, fields["ok"] is False, routes)
+        return _run(span, origin, run, settings)
+    run = replace(run, result=plain_result(run.result))
+    fact = _run(span, origin, run, settings)
+    search = search_of(run.skill_id, run.arguments, run.result, fact.ok is False, routes)
     if search is not None:
-        return RoutedRun(**fields, search=_run_search(span, origin, run, search))
+        return RoutedRun(**msgspec.structs.asdict(fact), search=_run_search(span, origin, run, search))
     parts = real_calls(ToolCall(name=run.skill_id, call_id=run.call_id, arguments=run.arguments), routes)
     if not parts:
-        return CallFact(**fields)
-    run = msgspec.structs.replace(run, skill_id=parts[0].name, arguments=parts[0].arguments)
-    return RoutedRun(**_run_fields(span, origin, run, settings), parts=parts)
+        return fact
+    run = replace(run, skill_id=parts[0].name, arguments=parts[0].arguments)
+    return RoutedRun(**msgspec.structs.asdict(_run(span, origin, run, settings)), parts=parts)
 
 
-def _run_fields(span: Span, origin: Origin, run: ToolRun, settings: Settings) -> dict[str, Any]:
+def _run(span: Span, origin: Origin, run: ToolRun, settings: Settings) -> CallFact:
     failure = failures.of_span(span, run.result, run.skill_id, settings)
-    return {
-        "role": "run",
-        "event_id": derive_event_id(span.trace_id, span.span_id, "call", "run"),
-        "time": span.start_ns or None,
-        "trace_id": span.trace_id,
-        "span_id": span.span_id,
-        "parent_span_id": span.parent_span_id,
-        "skill_id": run.skill_id[:_SKILL_ID_CHARS],
-        "call_id": _call_id(run.call_id),
-        "arguments": run.arguments,
-        "latency_ms": span.duration_ms,
-        "ok": failure is None,
-        "error_kind": failure.kind if failure else None,
-        "error_message": failure.message if failure else None,
-        **_shared(origin),
-    }
+    fact = CallFact(
+        role="run",
+        event_id=derive_event_id(span.trace_id, span.span_id, "call", "run"),
+        time=span.start_ns or None,
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        parent_span_id=span.parent_span_id,
+        skill_id=run.skill_id[:_SKILL_ID_CHARS],
+        call_id=_call_id(run.call_id),
+        arguments=run.arguments,
+        latency_ms=span.duration_ms,
+        ok=failure is None,
+        error_kind=failure.kind if failure else None,
+        error_message=failure.message if failure else None,
+    )
+    return origin.given(fact)
 
 
-def _selection(span: Span, origin: Origin, turn: ModelTurn, tools: list[ToolDefinition]) -> SelectionFact:
-    return SelectionFact(
-        event_id=selection_id(span.trace_id, span.span_id),
+def _selection(
+    span: Span, origin: Origin, event_id: str, turn: ModelTurn, tools: list[ToolDefinition]
+) -> SelectionFact:
+    fact = SelectionFact(
+        event_id=event_id,
         time=span.start_ns or None,
         trace_id=span.trace_id,
         span_id=span.span_id,
         query=turn.query,
-        candidates=[Candidate(skill_id=name) for name in _menu(tools, turn.calls)],
+        candidates=_menu(tools, turn.calls),
         ranked=False,
         strategy=STRATEGY,
-        **_shared(origin),
     )
+    return origin.given(fact)
 
 
-def _menu(tools: list[ToolDefinition], calls: list[ToolCall]) -> list[str]:
+def _menu(tools: list[ToolDefinition], calls: list[ToolCall]) -> list[Candidate]:
     """The offered names in order, each once. Beyond the limit those that were called stay, then the first ones."""
-    names = list(dict.fromkeys(tool.name[:_SKILL_ID_CHARS] for tool in tools))
-    if len(names) <= MAX_CANDIDATES:
-        return names
+    if len(tools) <= MAX_CANDIDATES:
+        return _whole_menu(tools)
+    names = dict.fromkeys(tool.name[:_SKILL_ID_CHARS] for tool in tools)
     called = {call.name for call in calls}
     kept = set(sorted(names, key=lambda name: name not in called)[:MAX_CANDIDATES])
-    return [name for name in names if name in kept]
+    return _candidates(tuple(name for name in names if name in kept))
+
+
+@once_a_menu
+def _whole_menu(tools: list[ToolDefinition]) -> list[Candidate]:
+    return _candidates(tuple([tool.name[:_SKILL_ID_CHARS] for tool in tools]))
+
+
+# What is kept has at most so many names, each cut to its limit.
+@lru_cache(maxsize=128)
+def _candidates(names: tuple[str, ...]) -> list[Candidate]:
+    """One list for all selections with these names: not to be changed."""
+    return [Candidate(skill_id=name) for name in dict.fromkeys(names)]
 
 
 def _run_search(span: Span, origin: Origin, run: ToolRun, search: Search) -> SelectionFact | None:
@@ -170,7 +200,7 @@ def _search(span: Span, origin: Origin, search: Search, call_id: str | None) -> 
     """A search is known by its call's id and its query, as ids are reused; without an id, by its span."""
     key = ("call", call_id, search.query) if call_id else ("span", span.span_id)
     role: SelectionRole = "turn" if call_id else "search"
-    return SelectionFact(
+    fact = SelectionFact(
         role="retrieval" if search.entry.loads else role,
         event_id=derive_event_id(span.trace_id, "search", *key),
         time=span.start_ns or None,
@@ -180,37 +210,37 @@ def _search(span: Span, origin: Origin, search: Search, call_id: str | None) -> 
         candidates=search.candidates or [],
         ranked=True,
         strategy=search.entry.strategy,
-        **_shared(origin),
     )
+    return origin.given(fact)
 
 
-def _proposal(span: Span, origin: Origin, proposal: Proposal) -> CallFact:
+def _proposal(span: Span, origin: Origin, made_by: str, proposal: Proposal) -> CallFact:
     """A proposed call of the turn's selection. What goes through a proxy was chosen from a search before it."""
     call = proposal.call
     ordinal = proposal.place[0]
     time = span.start_ns + _ORDER_NS * ordinal if proposal.is_proxied and span.start_ns else span.start_ns
-    return CallFact(
+    fact = CallFact(
         role="propose",
         event_id=derive_event_id(span.trace_id, span.span_id, "call", "propose", *proposal.place),
         time=time or None,
         trace_id=span.trace_id,
         span_id=span.span_id,
         ordinal=None if proposal.is_proxied else ordinal,
-        selection_id=None if proposal.is_proxied else selection_id(span.trace_id, span.span_id),
+        selection_id=None if proposal.is_proxied else made_by,
         skill_id=call.name[:_SKILL_ID_CHARS],
         call_id=_call_id(call.call_id),
         arguments=call.arguments,
         ok=False if call.invalid else None,
         error_kind="invalid_arguments" if call.invalid else None,
         error_message=call.invalid,
-        **_shared(origin),
     )
+    return origin.given(fact)
 
 
 def _answer(span: Span, origin: Origin, answer: Answer, settings: Settings) -> CallFact:
     """A quoted result; a vague failure leaves the kind open. Where no message names its tool, its call's id does."""
     failure = _answer_failure(answer.result, answer.name, settings)
-    return CallFact(
+    fact = CallFact(
         role="answer",
         event_id=derive_event_id(span.trace_id, span.span_id, "call", "answer", *answer.place),
         time=span.start_ns or None,
@@ -222,8 +252,8 @@ def _answer(span: Span, origin: Origin, answer: Answer, settings: Settings) -> C
         ok=None if failure is None and answer.is_shared else failure is None,
         error_kind=failure.kind if failure else None,
         error_message=failure.message if failure else None,
-        **_shared(origin),
     )
+    return origin.given(fact)
 
 
 def _answer_failure(result: ToolResult, name: str, settings: Settings) -> Failure | None:
@@ -234,11 +264,18 @@ def _answer_failure(result: ToolResult, name: str, settings: Settings) -> Failur
 
 def offered_skills(span: Span, tools: list[ToolDefinition]) -> list[OfferedSkill]:
     """Tool definitions as they were offered when the span began."""
+    time = span.start_ns
+    return [replace(skill, time=time) for skill in _skills(tools)]
+
+
+@once_a_menu
+def _skills(tools: list[ToolDefinition]) -> list[OfferedSkill]:
+    """The definitions without the time at which they were offered."""
     return [
         OfferedSkill(
-            skill_id=tool.name[:_SKILL_ID_CHARS],
-            time=span.start_ns,
-            name=tool.name[:_SKILL_ID_CHARS],
+            skill_id=(name := tool.name[:_SKILL_ID_CHARS]),
+            time=0,
+            name=name,
             description=tool.description,
             parameters_schema=tool.parameters,
         )
@@ -248,7 +285,3 @@ def offered_skills(span: Span, tools: list[ToolDefinition]) -> list[OfferedSkill
 
 def _call_id(value: str | None) -> str | None:
     return value[:_ID_CHARS] if value else None
-
-
-def _shared(origin: Origin) -> dict[str, Any]:
-    return msgspec.structs.asdict(origin)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from collector.facts import Facts
@@ -20,13 +20,15 @@ from collector.mapping.facts_of import ToolRun, context_facts, run_fact, turn_fa
 from collector.mapping.failures import classify
 from collector.mapping.genai_events import call_id, held, messages, of_events
 from collector.mapping.origin import origin_of
-from collector.mapping.rules import Rule
+from collector.mapping.rules import Rule, marked
 from collector.spans import Attributes, Span, SpanEvent
 from pickwise.settings import Settings
 
 MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion", "inference", "responses"})
 AGENT_OPERATIONS = frozenset({"invoke_agent", "invoke_workflow"})
 _TOOL_OPERATION = "execute_tool"
+#: One of these is on every span that the rules know.
+MARKS = (names.OPERATION, names.MCP_METHOD)
 #: Where a span has one of these too, its messages may be in attributes of that dialect.
 _OTHER_DIALECTS = (names.OI_KIND, names.AI_OPERATION)
 _MCP_CALL = "tools/call"
@@ -36,6 +38,7 @@ _PYDANTIC_TOOLS = ("function_tools", "output_tools")
 _RESULTS = (names.TOOL_RESULT, names.PYDANTIC_RESULT, names.ADK_RESULT)
 
 
+@marked(names.OPERATION)
 def _model_span(span: Span, settings: Settings) -> Facts | None:
     operation = span.attributes.get(names.OPERATION)
     if not isinstance(operation, str) or operation not in MODEL_OPERATIONS:
@@ -49,6 +52,7 @@ def _model_span(span: Span, settings: Settings) -> Facts | None:
     return context_facts(span, origin_of(span), turn, settings)
 
 
+@marked(names.OPERATION)
 def _agent_span(span: Span, settings: Settings) -> Facts | None:
     operation = span.attributes.get(names.OPERATION)
     if not isinstance(operation, str) or operation not in AGENT_OPERATIONS:
@@ -56,9 +60,8 @@ def _agent_span(span: Span, settings: Settings) -> Facts | None:
     return context_facts(span, origin_of(span), turn_of(span.attributes, span.events), settings)
 
 
-def turn_of(attributes: Attributes, events: Iterable[SpanEvent] = ()) -> ModelTurn:
+def turn_of(attributes: Attributes, events: Sequence[SpanEvent] = ()) -> ModelTurn:
     """What a model was sent, offered and returned, from the attributes or else from the span's events."""
-    events = list(events)
     for event in events:
         if event.name == names.INFERENCE_DETAILS_EVENT:
             attributes = event.attributes | attributes
@@ -85,14 +88,14 @@ def _offered(attributes: Attributes) -> list[ToolDefinition]:
     return [ToolDefinition(name=name) for name in found if isinstance(name, str) and name]
 
 
+@marked(*MARKS)
 def _tool_span(span: Span, settings: Settings) -> Facts | None:
-    operation, method = span.attributes.get(names.OPERATION), span.attributes.get(names.MCP_METHOD)
-    if operation != _TOOL_OPERATION and method != _MCP_CALL:
+    attributes = span.attributes
+    if attributes.get(names.OPERATION) != _TOOL_OPERATION and attributes.get(names.MCP_METHOD) != _MCP_CALL:
         return None
     skill_id = _tool_name(span)
     if skill_id is None:
         return Facts()
-    attributes = span.attributes
     arguments, result = _told(span)
     run = ToolRun(
         skill_id=skill_id,
@@ -124,14 +127,20 @@ def _tool_name(span: Span) -> str | None:
 
 def _told(span: Span) -> tuple[Any, Any]:
     """Arguments and result: of the attributes, else of the span's events."""
-    arguments, result = (
-        next((span.attributes[key] for key in keys if key in span.attributes), None) for keys in (_ARGUMENTS, _RESULTS)
-    )
+    arguments, result = _first(span.attributes, _ARGUMENTS), _first(span.attributes, _RESULTS)
     for event in span.events if arguments is None or result is None else ():
         more_arguments, more_result = _told_in_event(event)
         arguments = more_arguments if arguments is None else arguments
         result = more_result if result is None else result
     return _unwrapped(arguments), result
+
+
+def _first(attributes: Attributes, keys: tuple[str, ...]) -> Any:
+    """The value of the first of the keys that is there."""
+    for key in keys:
+        if key in attributes:
+            return attributes[key]
+    return None
 
 
 def _told_in_event(event: SpanEvent) -> tuple[Any, Any]:

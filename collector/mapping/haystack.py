@@ -11,12 +11,13 @@ import re
 import msgspec
 
 from collector.facts import Facts
+from collector.mapping import attributes as names
 from collector.mapping import failures
 from collector.mapping.agent_runs import AgentRun, context_of_run, run_facts
 from collector.mapping.conversation import ToolDefinition, ToolResult
 from collector.mapping.messages_in_values import Conversation, Holder, definitions
 from collector.mapping.openinference import kind_of, query_of, run_origin, told_runs, values_of
-from collector.mapping.rules import Rule
+from collector.mapping.rules import Rule, marked
 from collector.spans import Span
 from pickwise.settings import Settings
 
@@ -28,6 +29,7 @@ _KINDS = frozenset({"CHAIN", "AGENT", "LLM"})
 _FAILED = re.compile(r"^Failed to (?:invoke|convert)\b.*?[.:] Error: (?P<error>.*)$", re.DOTALL)
 
 
+@marked(names.OI_KIND)
 def _run_span(span: Span, settings: Settings) -> Facts | None:
     if not span.scope_name.startswith(_SCOPE) or kind_of(span) not in _KINDS:
         return None

@@ -28,7 +28,7 @@ from collector.mapping.langchain import node_facts, settle, tool_message
 from collector.mapping.literals import from_literal
 from collector.mapping.message_forms import chat_message
 from collector.mapping.origin import origin_of
-from collector.mapping.rules import Rule
+from collector.mapping.rules import Rule, marked
 from collector.spans import Attributes, Span, SpanEvent
 from pickwise.settings import Settings
 
@@ -40,12 +40,14 @@ _OUTPUTS = ("generations", "choices", "messages", "output", "message")
 _DECLARATIONS = ("function_declarations", "functionDeclarations")
 
 
+@marked(names.LS_KIND)
 def _model_run(span: Span, settings: Settings) -> Facts | None:
     if _kind(span) != "llm" or names.PROMPTS not in span.attributes:
         return None
     return turn_facts(span, origin_of(span), _turn(span.attributes), settings)
 
 
+@marked(names.LS_KIND)
 def _tool_run(span: Span, settings: Settings) -> Facts | None:
     attributes = span.attributes
     if _kind(span) != "tool" or names.PROMPTS not in attributes:
@@ -66,6 +68,7 @@ def _tool_run(span: Span, settings: Settings) -> Facts | None:
     return Facts(calls=[fact])
 
 
+@marked(names.LS_KIND)
 def _other_run(span: Span, settings: Settings) -> Facts | None:
     """A node of a LangGraph that runs tools tells what became of calls that never ran; other runs repeat these."""
     if _kind(span) is None or names.PROMPTS not in span.attributes:

@@ -26,7 +26,7 @@ from collector.mapping.messages_in_values import (
 )
 from collector.mapping.openinference_turns import model_turn
 from collector.mapping.origin import origin_of
-from collector.mapping.rules import Rule
+from collector.mapping.rules import Rule, marked
 from collector.spans import Attributes, Span
 from pickwise.settings import Settings
 
@@ -60,6 +60,7 @@ def origin(span: Span) -> Origin:
 # --- model and tool spans --------------------------------------------------------------------------------------------
 
 
+@marked(names.OI_KIND)
 def _model_span(span: Span, settings: Settings) -> Facts | None:
     if kind_of(span) != "LLM":
         return None
@@ -77,6 +78,7 @@ def _tells_run(attributes: Attributes) -> bool:
     return any(message.results for conversation in found for message in conversation.messages)
 
 
+@marked(names.OI_KIND)
 def _tool_span(span: Span, settings: Settings) -> Facts | None:
     return Facts(calls=[tool_run(span, settings)]) if kind_of(span) == "TOOL" else None
 
@@ -168,10 +170,12 @@ def _breaks_schema(attributes: Attributes, given: Any) -> bool:
 # --- spans around them -----------------------------------------------------------------------------------------------
 
 
+@marked(names.OI_KIND)
 def _tool_node(span: Span, settings: Settings) -> Facts | None:
     return tool_node(span, settings) if kind_of(span) == "CHAIN" else None
 
 
+@marked(names.OI_KIND)
 def _unknown_tool(span: Span, settings: Settings) -> Facts | None:
     if kind_of(span) != "CHAIN":
         return None
@@ -187,6 +191,7 @@ def unknown_tool(span: Span, name: str, settings: Settings) -> CallFact:
     return fact
 
 
+@marked(names.OI_KIND)
 def _run_span(span: Span, settings: Settings) -> Facts | None:
     """The turns of a run that its messages tell, and what the run knows for turns that others tell."""
     return _run_facts(span, settings) if kind_of(span) in _RUN_KINDS else None

@@ -28,7 +28,7 @@ from collector.mapping.langchain import node_facts, settle, unreadable_proposals
 from collector.mapping.message_forms import chat_message
 from collector.mapping.openllmetry_values import read_given, read_returned, readable
 from collector.mapping.origin import origin_of
-from collector.mapping.rules import Rule
+from collector.mapping.rules import Rule, marked
 from collector.spans import Attributes, Span
 from pickwise.settings import Settings
 
@@ -62,6 +62,7 @@ _MCP_SERVER = ".mcp"
 # --- model spans -----------------------------------------------------------------------------------------------------
 
 
+@marked(names.TL_REQUEST_TYPE, *_FLATTENED)
 def _flattened_model_span(span: Span, settings: Settings) -> Facts | None:
     if not _is_flattened(span.attributes):
         return None
@@ -111,6 +112,7 @@ def _message(group: Group, role: str) -> Message | None:
     )
 
 
+@marked(*genai.MARKS)
 def _model_span(span: Span, settings: Settings) -> Facts | None:
     """The newer generation: OpenTelemetry's messages, but for what its instrumentations write otherwise."""
     if not span.scope_name.startswith(_SCOPE) or names.TOOL_NAME in span.attributes:
@@ -153,6 +155,7 @@ def _move(facts: Facts, old: str, new: str) -> None:
 # --- tool spans ------------------------------------------------------------------------------------------------------
 
 
+@marked(names.TL_KIND)
 def _tool_span(span: Span, settings: Settings) -> Facts | None:
     attributes = span.attributes
     kind = attributes.get(names.TL_KIND)
@@ -168,6 +171,7 @@ def _tool_span(span: Span, settings: Settings) -> Facts | None:
     return Facts(calls=[_run(span, run, returned, settings)])
 
 
+@marked(names.TL_KIND)
 def _tool_step(span: Span, settings: Settings) -> Facts | None:
     """The step in which a LlamaIndex agent calls a tool. It knows the call's id; the tool's own span lies within."""
     name = text_or_none(span.attributes.get(names.OI_TOOL_NAME))
@@ -204,6 +208,7 @@ def _class_name(attributes: Attributes) -> str:
 # --- other spans -----------------------------------------------------------------------------------------------------
 
 
+@marked(names.TL_KIND)
 def _node(span: Span, settings: Settings) -> Facts | None:
     """A node of a LangGraph, or what is around its model."""
     attributes = span.attributes
@@ -216,6 +221,7 @@ def _node(span: Span, settings: Settings) -> Facts | None:
     return facts  # None for others: LlamaIndex calls its model spans tasks, too
 
 
+@marked(names.TL_KIND)
 def _whole_run(span: Span, settings: Settings) -> Facts | None:
     """A workflow or an agent. Older releases tell its session only in LangChain's wrapper of what it was given."""
     if span.attributes.get(names.TL_KIND) not in ("workflow", "agent"):

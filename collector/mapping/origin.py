@@ -16,7 +16,7 @@ _ENVIRONMENT = (names.ENVIRONMENT, names.ENVIRONMENT_OLD)
 #: Keys of OpenInference's free metadata, where a framework puts what has no attribute.
 _METADATA_AGENT = "lc_agent_name"
 #: What instrumentations write where they have no value.
-_NO_VALUE = (None, "", "unknown")
+_NO_VALUE = ("", "unknown")
 
 
 def origin_of(span: Span) -> Origin:
@@ -34,7 +34,7 @@ def origin_of(span: Span) -> Origin:
 def _first(attributes: Attributes, keys: tuple[str, ...]) -> str | None:
     for key in keys:
         value: Any = attributes.get(key)
-        if value not in _NO_VALUE:
+        if value is not None and value not in _NO_VALUE:
             return value if isinstance(value, str) else str(value)
     return None
 

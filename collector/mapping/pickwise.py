@@ -10,7 +10,7 @@ import msgspec
 from collector.facts import CallFact, Facts
 from collector.mapping.facts_of import Origin
 from collector.mapping.origin import origin_of
-from collector.mapping.rules import Rule
+from collector.mapping.rules import Rule, marked
 from collector.spans import Span
 from pickwise.attributes import EVENT, from_attributes
 from pickwise.events import Call, Event, EventError, Feedback, Route, Selection, decode_event
@@ -21,6 +21,7 @@ MARK = EVENT.encode()
 _Source = Literal["span", "span_event"]
 
 
+@marked(EVENT)
 def _carrying_span(span: Span, _settings: Settings) -> Facts | None:
     """The events that the span carries; None when it carries none."""
     if EVENT not in span.attributes and not span.events:

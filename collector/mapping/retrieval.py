@@ -14,13 +14,13 @@ import msgspec
 
 from collector.facts import Facts, SelectionFact
 from collector.mapping import attributes as names
-from collector.mapping.conversation import ToolDefinition, from_json, text_or_none, tool_definitions
+from collector.mapping.conversation import ToolDefinition, from_json, tool_definitions
 from collector.mapping.documents import Document, document, documents_in, flattened_document, number
 from collector.mapping.facts_of import offered_skills
 from collector.mapping.flattened import grouped
 from collector.mapping.origin import origin_of
 from collector.mapping.routing import skills_of
-from collector.mapping.rules import Rule
+from collector.mapping.rules import Rule, marked
 from collector.spans import Attributes, Span, SpanEvent
 from pickwise.events import MAX_CANDIDATES, Candidate, StageMs, derive_event_id
 from pickwise.settings import Settings
@@ -28,6 +28,7 @@ from pickwise.settings import Settings
 _OI_KINDS = frozenset({"RETRIEVER", "RERANKER"})
 _RETRIEVALS = frozenset({"retrieval", "retrieve"})
 _RERANKS = frozenset({"rerank", "reranking", "rerank_documents"})
+_SEARCHES = _RETRIEVALS | _RERANKS
 _TOOL_LIST = "tools/list"
 #: Names and labels of searches for words, and of those for both words and vectors.
 _LEXICAL = re.compile(r"bm25|key_?word|sparse|lexical|full.?text|tf.?idf|splade", re.IGNORECASE)
@@ -56,6 +57,7 @@ _RERANK = _Ranking(strategy="rerank", stage="rerank", score="rerank")
 # --- the rules -------------------------------------------------------------------------------------------------------
 
 
+@marked(names.OI_KIND)
 def _openinference(span: Span, _settings: Settings) -> Facts | None:
     """OpenInference RETRIEVER and RERANKER."""
     kind = _kind(span, names.OI_KIND)
@@ -70,10 +72,11 @@ def _openinference(span: Span, _settings: Settings) -> Facts | None:
     return _rerank(span, _query(span, names.OI_RERANK_QUERY, names.OI_INPUT), ranked, given)
 
 
+@marked(names.OPERATION)
 def _genai(span: Span, _settings: Settings) -> Facts | None:
     """OpenTelemetry GenAI retrieval, and the rerank that extensions of it tell of."""
-    operation = text_or_none(span.attributes.get(names.OPERATION))
-    if operation not in _RETRIEVALS and operation not in _RERANKS:
+    operation = span.attributes.get(names.OPERATION)
+    if not isinstance(operation, str) or operation not in _SEARCHES:
         return None
     attributes, query = span.attributes, _query(span, *names.RETRIEVAL_QUERIES)
     if operation in _RETRIEVALS:
@@ -82,6 +85,7 @@ def _genai(span: Span, _settings: Settings) -> Facts | None:
     return _rerank(span, query, ranked, given)
 
 
+@marked(names.LS_KIND)
 def _langsmith_retriever(span: Span, _settings: Settings) -> Facts | None:
     """A retriever that LangSmith traced."""
     if _kind(span, names.LS_KIND) != "RETRIEVER":
@@ -90,6 +94,7 @@ def _langsmith_retriever(span: Span, _settings: Settings) -> Facts | None:
     return _search(span, _ranking(span), _query(span, names.PROMPTS), found)
 
 
+@marked(*names.VECTOR_RESULTS)
 def _vector_database(span: Span, _settings: Settings) -> Facts | None:
     """A vector database that OpenLLMetry saw, where its span carries what it found."""
     if not span.events:
@@ -98,6 +103,7 @@ def _vector_database(span: Span, _settings: Settings) -> Facts | None:
     return _search(span, _ranking(span), None, found) if found else None
 
 
+@marked(names.MCP_METHOD)
 def _tool_list(span: Span, settings: Settings) -> Facts | None:
     """MCP ``tools/list``, where its span carries the tools: an offer, and a search when there was a query or scores."""
     if span.attributes.get(names.MCP_METHOD) != _TOOL_LIST:
@@ -162,7 +168,7 @@ def _fact(span: Span, ranking: _Ranking, query: str | None, candidates: list[Can
     took = span.duration_ms
     origin = origin_of(span)
     origin.model = None  # it embeds or ranks, it does not pick
-    return SelectionFact(
+    fact = SelectionFact(
         role="retrieval",
         event_id=derive_event_id(span.trace_id, span.span_id, "selection", *([naming] if naming else [])),
         time=span.start_ns or None,
@@ -173,8 +179,8 @@ def _fact(span: Span, ranking: _Ranking, query: str | None, candidates: list[Can
         ranked=True,
         strategy=ranking.strategy,
         stage_ms=None if took is None else StageMs(**{ranking.stage: took}),
-        **msgspec.structs.asdict(origin),
     )
+    return origin.given(fact)
 
 
 # --- what spans hold -------------------------------------------------------------------------------------------------

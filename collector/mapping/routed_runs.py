@@ -33,18 +33,23 @@ def settled(facts: Facts, settings: Settings) -> Facts:
     for selection in facts.selections:
         if isinstance(selection, SelectionFact) and selection.role in ("run", "step"):
             _hide_routed(selection, facts, routes)
-    searches = [call.search for call in facts.calls if isinstance(call, RoutedRun) and call.search is not None]
-    facts.is_routed |= any(isinstance(call, RoutedRun) for call in facts.calls)
-    facts.calls = [told for call in facts.calls for told in _settled_call(call, routes)]
-    facts.selections = [*facts.selections, *searches]
+    if any(_may_be_routed(call, routes) for call in facts.calls):
+        searches = [call.search for call in facts.calls if isinstance(call, RoutedRun) and call.search is not None]
+        facts.is_routed |= any(isinstance(call, RoutedRun) for call in facts.calls)
+        facts.calls = [told for call in facts.calls for told in _settled_call(call, routes)]
+        facts.selections = [*facts.selections, *searches]
     return facts
+
+
+def _may_be_routed(call: CallFact, routes: ToolRoutes) -> bool:
+    # Runs were looked at when they were made. What users send as an event of theirs is a run too, and stays as it is.
+    return isinstance(call, RoutedRun) or (call.role != "run" and routes.of(call.skill_id) is not None)
 
 
 def _settled_call(call: CallFact, routes: ToolRoutes) -> list[CallFact]:
     if isinstance(call, RoutedRun):
         return _parts(call) if call.parts else [_span_of_search(call)]
-    # Runs were looked at when they were made. What users send as an event of theirs is a run too, and stays as it is.
-    if call.role == "run" or routes.of(call.skill_id) is None:
+    if not _may_be_routed(call, routes):
         return [call]
     if search_of(call.skill_id, call.arguments, None, False, routes) is not None:
         return []
@@ -80,13 +85,15 @@ def _parts(run: RoutedRun) -> list[CallFact]:
 
 def _hide_routed(selection: SelectionFact, facts: Facts, routes: ToolRoutes) -> None:
     """Take routers and proxies out of what a run was offered."""
+    names = [candidate.skill_id for candidate in selection.candidates]
+    if all(routes.of(name) is None for name in names):
+        return
     told = {
         offer.skill_id: ToolDefinition(
             name=offer.skill_id, description=offer.description, parameters=offer.parameters_schema
         )
         for offer in facts.offered
     }
-    names = [candidate.skill_id for candidate in selection.candidates]
     menu = [told.get(name, ToolDefinition(name=name)) for name in names]
     left = {tool.name for tool in skills_of(menu, routes)}
     hidden = set(names) - left

@@ -13,7 +13,15 @@ from typing import Any
 import msgspec
 
 from collector.mapping.candidates import candidates_in, printed_result
-from collector.mapping.conversation import ModelTurn, ToolCall, ToolDefinition, ToolResult, from_json
+from collector.mapping.conversation import (
+    Message,
+    ModelTurn,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    from_json,
+    once_a_menu,
+)
 from collector.mapping.literals import from_literal
 from pickwise.events import Candidate
 from pickwise.json_path import json_path, template
@@ -22,7 +30,7 @@ from pickwise.tool_routes import ProxyTool, Route, RouterTool, ToolRoutes
 _BATCHED_ID_CHARS = 100
 
 
-class Search(msgspec.Struct):
+class Search(msgspec.Struct, gc=False):
     """A router's call. ``candidates`` is None where its result is not known."""
 
     entry: RouterTool
@@ -30,7 +38,7 @@ class Search(msgspec.Struct):
     candidates: list[Candidate] | None
 
 
-class Proposal(msgspec.Struct):
+class Proposal(msgspec.Struct, gc=False):
     """A proposed call of a skill. ``place``: among the calls of its turn, and within one that calls several."""
 
     place: tuple[int, ...]
@@ -38,7 +46,7 @@ class Proposal(msgspec.Struct):
     is_proxied: bool = False
 
 
-class Answer(msgspec.Struct):
+class Answer(msgspec.Struct, gc=False):
     """A quoted result with the skill that it is of. ``is_shared``: it is the result of several calls at once."""
 
     place: tuple[int, ...]
@@ -47,12 +55,12 @@ class Answer(msgspec.Struct):
     is_shared: bool = False
 
 
-class QuotedSearch(msgspec.Struct):
+class QuotedSearch(msgspec.Struct, gc=False):
     call_id: str
     search: Search
 
 
-class RoutedTurn(msgspec.Struct):
+class RoutedTurn(msgspec.Struct, gc=False):
     """A model turn without its router and proxy tools.
 
     ``decides``: whether it chose, or could have chosen, among the tools that are left. A turn that only searched or
@@ -121,6 +129,7 @@ def arguments_of(value: Any) -> dict[str, Any] | None:
 # --- tools -----------------------------------------------------------------------------------------------------------
 
 
+@once_a_menu
 def skills_of(tools: list[ToolDefinition], routes: ToolRoutes) -> list[ToolDefinition]:
     """The definitions that are neither a router's nor a proxy's. A name that others bear too is a router's beside a
     proxy, or where its definition says so."""
@@ -238,8 +247,11 @@ def _quoted(turn: ModelTurn, routes: ToolRoutes) -> tuple[list[Answer], list[Quo
     """
     answers: list[Answer] = []
     searches: list[QuotedSearch] = []
+    fresh, said = turn.fresh_results, turn.last_answer
+    if not fresh and not (said and said.results):
+        return answers, searches
     calls = {call.call_id: call for message in turn.messages for call in message.calls if call.call_id}
-    for place, result in enumerate(turn.fresh_results):
+    for place, result in enumerate(fresh):
         call = calls.get(result.call_id or "")
         name = result.name or (call.name if call else "")
         if not result.call_id:
@@ -251,7 +263,7 @@ def _quoted(turn: ModelTurn, routes: ToolRoutes) -> tuple[list[Answer], list[Quo
             _add_routed(call, place, result, routes, answers, searches)
         elif not route.routers:
             answers.append(Answer((place,), "", _plain(result)))
-    searches += _hosted(turn, calls, routes)
+    searches += _hosted(said, calls, routes)
     return answers, searches
 
 
@@ -281,10 +293,9 @@ def _plain(result: ToolResult) -> ToolResult:
     return msgspec.structs.replace(result, text=text, error=True if failed else result.error)
 
 
-def _hosted(turn: ModelTurn, calls: dict[str, ToolCall], routes: ToolRoutes) -> Iterator[QuotedSearch]:
+def _hosted(said: Message | None, calls: dict[str, ToolCall], routes: ToolRoutes) -> Iterator[QuotedSearch]:
     """Searches that the provider ran within the model's last answer: its message holds call and result."""
-    last = next((message for message in reversed(turn.messages) if message.role == "assistant"), None)
-    for result in last.results if last else []:
+    for result in said.results if said else ():
         call = calls.get(result.call_id or "")
         if call is None or result.call_id is None:
             continue

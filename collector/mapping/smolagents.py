@@ -20,7 +20,7 @@ from collector.mapping.flattened import grouped
 from collector.mapping.messages_in_values import query_in
 from collector.mapping.openinference import kind_of, origin, run_origin, unknown_tool
 from collector.mapping.openinference_turns import model_turn
-from collector.mapping.rules import Rule
+from collector.mapping.rules import Rule, marked
 from collector.spans import Span
 from pickwise.events import derive_event_id
 from pickwise.settings import Settings
@@ -38,6 +38,7 @@ _UNKNOWN_FUNCTION = re.compile(r"Forbidden function evaluation: '(?P<name>[^']+)
 _REFUSED = "AgentToolCallError"
 
 
+@marked(names.OI_KIND)
 def _final_answer(span: Span, _settings: Settings) -> Facts | None:
     attributes = span.attributes
     if kind_of(span) != "TOOL" or attributes.get(names.OI_TOOL_NAME) != _FINAL_ANSWER:
@@ -45,6 +46,7 @@ def _final_answer(span: Span, _settings: Settings) -> Facts | None:
     return Facts() if _is_smolagents(span) or _is_final(attributes.get(names.OI_TOOL_DESCRIPTION)) else None
 
 
+@marked(names.OI_KIND)
 def _model_span(span: Span, settings: Settings) -> Facts | None:
     """A model span of the framework, or one whose menu has its end of a run."""
     if kind_of(span) != "LLM":
@@ -53,6 +55,7 @@ def _model_span(span: Span, settings: Settings) -> Facts | None:
     return turn_facts(span, origin(span), _without_end(turn), settings) if turn else None
 
 
+@marked(names.OI_KIND)
 def _run_span(span: Span, settings: Settings) -> Facts | None:
     """What the run knows. Not ``smolagents.task``: it is read before the run, and holds the task of the one before."""
     tools = span.attributes.get(names.SMOL_TOOLS)
@@ -66,25 +69,21 @@ def _run_span(span: Span, settings: Settings) -> Facts | None:
     return context_of_run(span, told, query_in(span.attributes.get(names.OI_INPUT)), menu, settings)
 
 
+@marked(names.OI_KIND)
 def _step(span: Span, settings: Settings) -> Facts | None:
     """One turn, and the call in it that the framework refused, as no TOOL span tells of that."""
     if kind_of(span) != "CHAIN" or not (_is_smolagents(span) and _STEP.fullmatch(span.name)):
         return None
-    told = origin(span)
-    facts = Facts(
-        selections=[
-            SelectionFact(
-                role="step",
-                event_id=selection_id(span.trace_id, span.span_id),
-                time=span.start_ns or None,
-                trace_id=span.trace_id,
-                span_id=span.span_id,
-                ranked=False,
-                strategy=STRATEGY,
-                **msgspec.structs.asdict(told),
-            )
-        ]
+    step = SelectionFact(
+        role="step",
+        event_id=selection_id(span.trace_id, span.span_id),
+        time=span.start_ns or None,
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        ranked=False,
+        strategy=STRATEGY,
     )
+    facts = Facts(selections=[origin(span).given(step)])
     error = _error(span)
     unknown = _UNKNOWN_TOOL.search(error) or _UNKNOWN_FUNCTION.search(error)
     if unknown:
@@ -96,7 +95,7 @@ def _step(span: Span, settings: Settings) -> Facts | None:
 
 def _refused(span: Span, error: str) -> CallFact:
     """The answer to a call with arguments that the framework refused. It does not say which tool's they are."""
-    return CallFact(
+    fact = CallFact(
         role="answer",
         event_id=derive_event_id(span.trace_id, span.span_id, "call", "answer"),
         time=span.end_ns or span.start_ns or None,
@@ -106,8 +105,8 @@ def _refused(span: Span, error: str) -> CallFact:
         ok=False,
         error_kind="invalid_arguments",
         error_message=error,
-        **msgspec.structs.asdict(origin(span)),
     )
+    return origin(span).given(fact)
 
 
 def _error(span: Span) -> str:

@@ -18,7 +18,7 @@ from collector.mapping.conversation import (
 )
 from collector.mapping.facts_of import ToolRun, run_fact, turn_facts
 from collector.mapping.origin import origin_of
-from collector.mapping.rules import Rule
+from collector.mapping.rules import Rule, marked
 from collector.spans import Attributes, Span
 from pickwise.settings import Settings
 
@@ -27,6 +27,7 @@ _TOOL_OPERATION = "ai.toolCall"
 _ERROR_OUTPUTS = ("error-text", "error-json", "execution-denied")
 
 
+@marked(names.AI_OPERATION)
 def _model_span(span: Span, settings: Settings) -> Facts | None:
     operation = span.attributes.get(names.AI_OPERATION)
     if not isinstance(operation, str) or not operation.endswith(_MODEL_OPERATIONS):
@@ -73,6 +74,7 @@ def _result(part: dict[str, Any]) -> ToolResult:
     )
 
 
+@marked(names.AI_OPERATION)
 def _tool_span(span: Span, settings: Settings) -> Facts | None:
     attributes = span.attributes
     if attributes.get(names.AI_OPERATION) != _TOOL_OPERATION:
@@ -89,6 +91,7 @@ def _tool_span(span: Span, settings: Settings) -> Facts | None:
     return Facts(calls=[run_fact(span, origin_of(span), run, settings)])
 
 
+@marked(names.AI_OPERATION)
 def _other_span(span: Span, _settings: Settings) -> Facts | None:
     """The SDK's other spans repeat what these tell."""
     return Facts() if isinstance(span.attributes.get(names.AI_OPERATION), str) else None

@@ -32,10 +32,10 @@ def through_the_archive(
     given: Record, settings: Settings = SETTINGS, archivist: Archivist | None = None
 ) -> tuple[list[Row], ArchivedRequest | None, Archivist]:
     """The rows of a record as they come first, the request as the archive holds it, and who made it."""
-    seen: list[Any] = []
     ledger = Ledger()
     first: list[Row] = []
-    for project, facts in decode_facts(given, settings, lambda item, found: seen.append((item, found))).items():
+    by_project, seen = decode_facts(given, settings)
+    for project, facts in by_project.items():
         rows = to_rows(
             project,
             facts,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from collector.dead_letters import DeadLetters
+from collector.faults import Fault
 from collector.segment import Header, Record
 from collector.telemetry import Telemetry
 
@@ -27,7 +28,7 @@ def test_they_come_back_as_they_were(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert (letters.records(), letters.last_seq) == ([], 0)
     with caplog.at_level(logging.ERROR):
         for seq in (3, 2):
-            letters.put(record(seq), KeyError("sk-secret0123456789abc"))
+            letters.put(record(seq), Fault.of(KeyError("sk-secret0123456789abc")))
     assert letters.records() == [record(2), record(3)]
     assert letters.last_seq == 3
     (path, _) = sorted((tmp_path / "rejected").iterdir())
@@ -44,15 +45,15 @@ def test_a_file_that_is_none_is_left_alone(tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path, Telemetry())
     (tmp_path / "note.json").write_text("{}")
     (tmp_path / f"{9:020d}.json").write_text('{"header": 1}')
-    letters.put(record(1), ValueError("x"))
+    letters.put(record(1), Fault.of(ValueError("x")))
     assert letters.records() == [record(1)]
     assert letters.last_seq == 9
 
 
 def test_they_expire(tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path, Telemetry())
-    letters.put(record(1), ValueError("x"))
-    letters.put(record(2), ValueError("x"))
+    letters.put(record(1), Fault.of(ValueError("x")))
+    letters.put(record(2), Fault.of(ValueError("x")))
     now = datetime.now(UTC)
     os.utime(tmp_path / f"{1:020d}.json", ((now - timedelta(days=2)).timestamp(),) * 2)
     assert letters.expire(now, 1) == 1

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
 from collector import mapping
-from collector.decode import Unmapped, decode_facts
+from collector.decode import PART_ITEMS, Unmapped, decode_facts, decode_parts
 from collector.facts import Facts
 from collector.lake import Lake
 from collector.segment import Header, Record
@@ -65,12 +65,9 @@ def record(body: bytes) -> Record:
 @pytest.mark.usefixtures("failing")
 def test_what_is_set_aside_is_the_failed_part() -> None:
     kept: list[tuple[Record, Exception]] = []
-    found = decode_facts(
-        record(request(span("a"), span("bad", name="trap"))),
-        Settings(),
-        set_aside=lambda part, error: kept.append((part, error)),
-    )
-    assert [call.skill_id for call in found["default"].calls] == ["a"]
+    given = record(request(span("a"), span("bad", name="trap")))
+    (found,) = decode_parts(given, Settings(), lambda part, error: kept.append((part, error)))
+    assert [call.skill_id for call in found.by_project["default"].calls] == ["a"]
     ((part, error),) = kept
     assert isinstance(error, Unmapped)
     assert (part.header.seq, part.header.events) == (7, 1)
@@ -95,6 +92,24 @@ def test_a_span_of_too_many_facts_is_set_aside_alone(monkeypatch: pytest.MonkeyP
     for key, text in said.items():
         turn.attributes.add(key=key).value.string_value = text
     kept: list[Exception] = []
-    found = decode_facts(record(request(span("a"), turn)), Settings(), set_aside=lambda _, error: kept.append(error))
-    assert [call.skill_id for call in found["default"].calls] == ["a"]
+    (found,) = decode_parts(record(request(span("a"), turn)), Settings(), lambda _, error: kept.append(error))
+    assert [call.skill_id for call in found.by_project["default"].calls] == ["a"]
     assert f"at most {mapping.MAX_FACTS} facts" in str(kept[0])
+
+
+def test_a_long_record_comes_in_parts_that_add_up_to_it() -> None:
+    given = record(request(*(span(f"s{number}") for number in range(PART_ITEMS + 3))))
+    parts = list(decode_parts(given, Settings()))
+    assert [len(part.items) for part in parts] == [PART_ITEMS, 3]
+    whole, items = decode_facts(given, Settings())
+    assert [call for part in parts for call in part.by_project["default"].calls] == whole["default"].calls
+    assert [item for part in parts for item in part.items] == items
+
+
+def test_many_native_events_come_in_parts_too() -> None:
+    lines = [json.dumps({"type": "call", "event_id": str(n), "skill_id": "s"}) for n in range(PART_ITEMS)]
+    lines += [json.dumps({"type": "selection", "event_id": f"s{n}"}) for n in range(3)]
+    body = "\n".join(lines).encode()
+    header = Header(seq=7, kind="events", project="p", received_at=1, encoding="ndjson", events=len(lines))
+    parts = list(decode_parts(Record(header, body, len(body)), Settings()))
+    assert [len(part.by_project["p"]) for part in parts] == [3, PART_ITEMS]

@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from collector import rows
 from collector.lake import Lake
+from collector.rows import RowMaker
 from collector.service import Collector
 from pickwise.settings import Settings
 
@@ -127,7 +127,9 @@ def test_a_table_that_already_has_a_batch_skips_it_after_a_crash(tmp_path: Path)
     first.flusher.stop()  # acknowledged, and then the process dies before any commit ...
     send(first, call(1), selection("s1", "a"))
     send(first, call(2))
-    batch = first.flusher._prepare(first.wal.read(10**6, 10**9))
+    begun = first.flusher._begin()
+    assert begun is not None
+    batch = first.flusher._batches.finish(begun)
     first.flusher._append("calls", batch.frames["calls"], batch.last_seq)  # ... but for one table
     first.wal.close()
     first._lock.release()
@@ -191,14 +193,14 @@ def test_a_collector_that_stops_while_the_disk_fails_keeps_the_log(
 
 
 def test_a_fact_that_cannot_be_mapped_is_set_aside_alone(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = rows._call
+    real = RowMaker.call
 
-    def failing(event: Any, redactor: Any) -> Any:
+    def failing(self: RowMaker, event: Any) -> Any:
         if event.skill_id == "poison":
             raise KeyError("a bug")
-        return real(event, redactor)
+        return real(self, event)
 
-    monkeypatch.setattr(rows, "_call", failing)
+    monkeypatch.setattr(RowMaker, "call", failing)
     send(collector, call(1), call(2, skill_id="poison"), call(3), selection("s1", "a"))
     send(collector, call(4))
     assert table(collector, "calls")["event_id"].sort().to_list() == ["e1", "e3", "e4"]
@@ -210,12 +212,12 @@ def test_a_fact_that_cannot_be_mapped_is_set_aside_alone(collector: Collector, m
 
 
 def test_a_row_that_fits_no_column_is_set_aside_alone(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = rows._call
+    real = RowMaker.call
 
-    def failing(event: Any, redactor: Any) -> Any:
-        return real(event, redactor) | ({"depth": 2**70} if event.skill_id == "poison" else {})
+    def failing(self: RowMaker, event: Any) -> Any:
+        return real(self, event) | ({"depth": 2**70} if event.skill_id == "poison" else {})
 
-    monkeypatch.setattr(rows, "_call", failing)
+    monkeypatch.setattr(RowMaker, "call", failing)
     send(collector, *[call(number) for number in range(5)], call(5, skill_id="poison"), call(6))
     send(collector, call(7))
     assert table(collector, "calls")["event_id"].sort().to_list() == [f"e{n}" for n in (0, 1, 2, 3, 4, 6, 7)]

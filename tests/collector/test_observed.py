@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from collector import observed as module
 from collector.facts import OfferedSkill
-from collector.observed import ObservedSkills
+from collector.observed import ObservedSkills, Offers
 from collector.skill_changes import SkillChange, to_rows
 from pickwise.events import Candidate, Selection
 
@@ -20,7 +20,7 @@ def learn(known: ObservedSkills, offers: list[Offer], skill_id: str = "s") -> li
     """Offers of one skill: (description or None for the id alone, time in microseconds)."""
     defined = [OfferedSkill(skill_id=skill_id, time=at * 1_000, description=text) for text, at in offers if text]
     bare = [Selection(time=at * 1_000, candidates=[Candidate(skill_id=skill_id)]) for text, at in offers if not text]
-    return known.learn("p", defined, bare, received_at=10**18)
+    return known.learn("p", Offers.of(defined, bare, received_at=10**18))
 
 
 def held_at(changes: list[SkillChange], time: int) -> SkillChange | None:
@@ -64,9 +64,17 @@ def test_declared_rows_are_no_observation() -> None:
 def test_projects_and_receipt_times() -> None:
     known = ObservedSkills()
     selection = Selection(candidates=[Candidate(skill_id="a"), Candidate(skill_id="b")])
-    (first, _) = known.learn("p", [], [selection], received_at=7_000)
+    (first, _) = known.learn("p", Offers.of([], [selection], received_at=7_000))
     assert first.time == 7
-    assert len(known.learn("q", [], [selection], received_at=7_000)) == 2
+    assert len(known.learn("q", Offers.of([], [selection], received_at=7_000))) == 2
+
+
+def test_a_menu_that_turns_share_counts_from_the_first_of_them() -> None:
+    menu = [Candidate(skill_id="a"), Candidate(skill_id="b")]
+    turns = [Selection(time=at, candidates=menu) for at in (9_000, 4_000, 6_000)]
+    other = Selection(time=5_000, candidates=[Candidate(skill_id="b"), Candidate(skill_id="c")])
+    offers = Offers.of([], [*turns, other], received_at=10**18)
+    assert offers.candidates == {"a": 4_000, "b": 4_000, "c": 5_000}
 
 
 def test_invented_skills_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +86,7 @@ def test_invented_skills_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch)
 
 def test_rows_hold_the_entry_as_json() -> None:
     offer = OfferedSkill(skill_id="s", time=5_000, name="n", description="d", parameters_schema={"type": "object"})
-    changes = ObservedSkills().learn("p", [offer], [], received_at=0)
+    changes = ObservedSkills().learn("p", Offers.of([offer], [], received_at=0))
     rows = to_rows(changes, project="p", source="observed", seq=3, received_at=9_000, source_request="x")
     (row,) = rows.with_columns(pl.col("time", "received_at").dt.epoch("us")).rows(named=True)
     assert (row["time"], row["received_at"], row["seq"], row["name"], row["op"]) == (5, 9, 3, "n", "upsert")
@@ -89,7 +97,9 @@ def test_an_offer_by_name_alone_defines_nothing() -> None:
     known = ObservedSkills()
     named = OfferedSkill(skill_id="s", name="s", time=2_000)
     defined = OfferedSkill(skill_id="s", name="s", description="one", time=1_000)
-    assert [change.entry for change in known.learn("p", [named], [], received_at=10**18)] == [{"skill_id": "s"}]
-    changes = known.learn("p", [defined], [], received_at=10**18)
+    assert [change.entry for change in known.learn("p", Offers.of([named], [], received_at=10**18))] == [
+        {"skill_id": "s"}
+    ]
+    changes = known.learn("p", Offers.of([defined], [], received_at=10**18))
     assert [(change.time, change.entry["description"]) for change in changes] == [(1, "one"), (2, "one")]
-    assert known.learn("p", [OfferedSkill(skill_id="s", name="s", time=3_000)], [], received_at=10**18) == []
+    assert known.learn("p", Offers.of([OfferedSkill(skill_id="s", name="s", time=3_000)], [], received_at=10**18)) == []

@@ -29,8 +29,8 @@ from collector.admission import Admission
 from collector.grpc_server import start_grpc_server
 from collector.http import create_collector_app
 from collector.lake import Lake
+from collector.reception import is_light
 from collector.service import Collector
-from collector.weight import LIGHT_BYTES
 from pickwise.events import MAX_REQUEST_BYTES
 from pickwise.settings import Settings
 from tests.collector.test_grpc_server import EXPORT, one_span
@@ -187,7 +187,7 @@ def test_a_body_that_does_not_come_gives_its_place_back(
 def test_large_bodies_are_judged_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain, compressed and over gRPC alike: only so is the memory of their parsed form bounded."""
     request = one_span() * 4_000
-    assert len(request) > LIGHT_BYTES
+    assert not is_light(request, PROTOBUF["content-type"])
     with served(tmp_path, patience_s=20.0) as service:
         inside, most = 0, 0
         submit, counting = service.collector.submit_traces, threading.Lock()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import re
 import time
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.redact import MAX_ARGUMENTS_BYTES, Redactor
+from collector.redact import MASKS, MAX_ARGUMENTS_BYTES, Mask, Redactor
 from pickwise.events import MAX_ERROR_MESSAGE_BYTES, MAX_QUERY_BYTES
 from pickwise.settings import Settings
 
@@ -148,3 +152,38 @@ def test_no_text_takes_long(text: str) -> None:
     start = time.process_time()
     redactor().error_message(text, "t")
     assert time.process_time() - start < 2
+
+
+PARTS = st.sampled_from(
+    [
+        *("password", "token", "密码", "api-key", " is ", "是", ":", "：", "=", " ", "hunter2", "AKIAIOSFODNN7EXAMPLE"),
+        *("ghp_0123456789abcdefghijABCDEFGHIJ012345", "AIza" + "x" * 30, "ann@example.com", "://", "4111111111111111"),
+        *("192.168.1.20", "Bearer abcdef0123456789", JWT, "-----BEGIN PRIVATE KEY-----", "sk-", "abc1" * 5, "\n"),
+    ]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(PARTS | st.text(max_size=5), max_size=8).map("".join))
+def test_hints_and_memory_change_nothing(text: str) -> None:
+    every: Counter[str] = Counter()
+    masked = text
+    for mask in MASKS:
+
+        def replaced(found: re.Match[str], mask: Mask = mask) -> str:
+            if mask.check is not None and not mask.check(found[0]):
+                return found[0]
+            every[mask.name] += 1
+            before = found[0][: found.start(1) - found.start()] if mask.pattern.groups else ""
+            return f"{before}[{mask.name}]"
+
+        masked = mask.pattern.sub(replaced, masked)
+    subject = redactor()
+    assert [subject.text(text), subject.text(text)] == [masked, masked]
+    assert subject.counts == every + every
+
+
+@settings(deadline=None)
+@given(st.binary(min_size=1, max_size=100), st.binary(max_size=300))
+def test_a_digest_is_an_hmac(key: bytes, data: bytes) -> None:
+    assert Redactor(Settings(), key).digest(data) == hmac.new(key, data, hashlib.sha256).hexdigest()[:32]

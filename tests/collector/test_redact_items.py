@@ -233,7 +233,7 @@ def test_error_texts_lose_arguments_of_their_trace_and_secrets() -> None:
     found = redactor().span(
         span(attributes={names.OPERATION: "chat"}, status=(2, f"failed: {SECRET}"), events=[exception]),
         facts,
-        [{"city": SECRET}],
+        arguments=lambda _: [{"city": SECRET}],
     )
     assert found is not None
     assert found.status_message == "failed: [argument]"

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -265,8 +266,9 @@ def test_the_observed_registry_follows(
         for offer in facts.offered:
             offer.skill_id = "web/search"
         for selection in facts.selections:
-            for candidate in selection.candidates:
-                candidate.skill_id = "web/search"
+            selection.candidates = [
+                msgspec.structs.replace(candidate, skill_id="web/search") for candidate in selection.candidates
+            ]
 
     mend(monkeypatch, renamed)
     archive = collector.stores.archive

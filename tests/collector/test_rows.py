@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from collector.facts import CallFact, Facts
+from collector import rows as module
+from collector.facts import CallFact, Facts, SelectionFact
 from collector.lake import Lake
 from collector.redact import Redactor
-from collector.rows import to_frames
+from collector.rows import Ledger, to_frame, to_frames, to_rows
 from collector.tables import TABLES
 from pickwise.events import MAX_CANDIDATES, Candidate, Feedback, Intent, Route, Selection, Shadow, StageMs
 from pickwise.settings import Settings
@@ -197,3 +203,87 @@ def test_no_argument_value_of_a_recording_is_kept(shared: Path) -> None:
         assert value not in kept
     proposed, run = (made.filter(role=role, call_id="call_008").to_dicts()[0] for role in ("propose", "run"))
     assert proposed["args_digest"] == run["args_digest"]  # though the run wraps the broken JSON
+
+
+MENUS = st.lists(
+    st.builds(Candidate, skill_id=st.text("ab", min_size=1, max_size=2), score=st.none() | st.floats()), max_size=3
+)
+
+
+def told(menus: list[list[Candidate]]) -> Facts:
+    """Selections of these menus, some without a span, of which one is known beforehand."""
+    return Facts(
+        selections=[
+            SelectionFact(candidates=menu, trace_id=TRACE if place % 2 else None, span_id=SPAN, query=f"q{place}")
+            for place, menu in enumerate(menus)
+        ]
+    )
+
+
+def made_of(facts: Facts) -> list[dict[str, Any]]:
+    """Rows of selections; the menu of the first is known beforehand."""
+    ledger = Ledger()
+    ledger.known = {id(event): {"candidates": [{"skill_id": "known"}]} for event in facts.selections[:1]}
+    redactor = Redactor(Settings(), b"k" * 32)
+    found = to_rows("p", facts, received_at=RECEIVED, source_request="r", redactor=redactor, ledger=ledger)
+    return found.get("selections", [])
+
+
+@settings(deadline=None)
+@given(st.lists(MENUS, min_size=1, max_size=3), st.lists(st.integers(0, 2), max_size=6))
+def test_a_menu_that_many_share_is_as_good_as_their_own(menus: list[list[Candidate]], places: list[int]) -> None:
+    offered = [menus[place % len(menus)] for place in places]
+    shared, own = made_of(told(offered)), made_of(told([deepcopy(menu) for menu in offered]))
+    assert shared == own
+    assert to_frame("selections", shared).equals(to_frame("selections", own))
+    assert to_frame("selections", shared)["candidates"].to_list() == [
+        [dict.fromkeys(Candidate.__struct_fields__) | found for found in row["candidates"]] for row in shared
+    ]
+
+
+def test_invented_menus_do_not_fill_the_memory() -> None:
+    made = made_of(told([[Candidate(skill_id=f"s{number}")] for number in range(1_000)]))
+    assert made[-1]["candidates"][0]["skill_id"] == "s999"
+    assert len(module._menus._made) <= module._MENUS
+
+
+_OF_RECEIPT = {"fact", "time", "received_at", "source_request", "mapping_version"}
+EVENTS = st.one_of(
+    st.builds(Selection, candidates=MENUS, stage_ms=st.none() | st.builds(StageMs, embed=st.floats())),
+    st.builds(CallFact, skill_id=st.just("t"), arguments=st.none() | st.dictionaries(st.text(), st.integers())),
+    st.builds(Feedback, kind=st.just("rating"), value=st.floats() | st.text() | st.booleans()),
+    st.builds(Route, instance=st.just("i"), state=st.just("probe"), p99_ms=st.floats()),
+)
+
+
+@settings(deadline=None)
+@given(EVENTS, st.none() | st.just("e"), st.none() | st.just(7_000))
+def test_a_fact_hashes_all_columns_in_the_order_of_their_names(event: Any, event_id: str, time: int) -> None:
+    event.event_id, event.time = event_id, time
+    named = f"{event.type_name}s".replace("feedbacks", "feedback")
+    facts = Facts()
+    getattr(facts, named).append(event)
+    redactor = Redactor(Settings(), b"k" * 32)
+    (row,) = to_rows("p", facts, received_at=RECEIVED, source_request="r", redactor=redactor)[named]
+    columns = {name: value for name, value in row.items() if name not in _OF_RECEIPT}
+    said = msgspec.json.encode([event.type_name, time, columns], order="sorted")
+    assert row["fact"] == blake2b(said, digest_size=16).hexdigest()
+    assert row.keys() == TABLES[named].keys() - {"date"}
+    if event_id:
+        assert list(columns) == sorted(columns)
+
+
+def test_a_row_archived_before_there_was_a_column() -> None:
+    row = made_of(told([[], []]))[0]
+    older = {name: value for name, value in row.items() if name not in ("turn", "candidates")}
+    frame = to_frame("selections", [row, older])
+    assert frame["candidates"].to_list()[1] is None
+    assert frame.height == 2
+    assert to_frame("selections", []).schema == TABLES["selections"]
+
+
+def test_a_row_that_fits_no_column_is_refused() -> None:
+    good, bad = made_of(told([[Candidate(skill_id="a")]] * 2))
+    for wrong in ({"candidates": [{"skill_id": 5}]}, {"turn": 2**70}):
+        with pytest.raises((TypeError, OverflowError, ValueError)):
+            to_frame("selections", [good, bad | wrong])

@@ -17,7 +17,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from collector.self_traces import SCOPE, SERVICE, phase, traced, traces_url
+from collector.self_traces import SCOPE, SERVICE, traced, traces_url
 from collector.service import Collector
 from pickwise.settings import Settings, SettingsError, load_settings
 from tests.collector.test_service import running
@@ -114,29 +114,18 @@ def test_a_commit_is_a_trace_with_its_steps(tmp_path: Path, receiver: Receiver) 
     assert found["bytes"] > 0
     assert 0 < found["lag_seconds"] < 60
     children = {span.name: span for span in spans if span.parent_span_id == flush.span_id}
-    steps = ["map", "redact", "redact for the archive", "to frames", "dedup", "commit", "archive", "release", "compact"]
+    steps = ["map and redact", "dedup", "commit", "archive", "release", "compact"]
     assert sorted(children) == sorted(steps)
     assert {span.trace_id for span in spans} == {flush.trace_id}
     commit = children["commit"]
     assert attributes(commit) == {"table": "calls", "rows": 1}
     (sync,) = [span for span in spans if span.name == "sync"]
     assert sync.parent_span_id == commit.span_id
-    assert attributes(children["map"])["times"] == 1
     for span in children.values():
         assert flush.start_time_unix_nano <= span.start_time_unix_nano
         assert span.start_time_unix_nano <= span.end_time_unix_nano <= flush.end_time_unix_nano
     (resource,) = receiver.requests[0].resource_spans
     assert SERVICE in [pair.value.string_value for pair in resource.resource.attributes if pair.key == "service.name"]
-
-
-def test_a_step_once_a_record_is_one_span(tmp_path: Path, receiver: Receiver) -> None:
-    with collecting(tmp_path, self_traces=receiver.url, flush_interval_s=600.0) as collector:
-        for number in range(20):
-            collector.submit_events(json.dumps(EVENT | {"event_id": f"e{number}"}).encode(), "json", "p")
-    (step,) = [span for span in receiver.spans if span.name == "map"]
-    found = attributes(step)
-    assert found["times"] == 20
-    assert 0 < found["busy_seconds"] <= (step.end_time_unix_nano - step.start_time_unix_nano) / 1e9
 
 
 def test_a_failed_attempt_is_marked_and_quotes_nothing(
@@ -183,8 +172,8 @@ def test_the_variable_switches_it_on_and_headers_come_from_the_standard_ones(
 
 
 def test_steps_outside_a_traced_flush_are_nothing() -> None:
-    assert traced("commit", table="calls") is phase("map")
-    with traced("commit"), phase("map"):
+    assert traced("commit", table="calls") is traced("map and redact")
+    with traced("commit"), traced("sync"):
         pass
 
 
@@ -219,7 +208,7 @@ def test_a_second_collector_takes_them_and_does_not_trace_them(tmp_path: Path, r
         with collecting(tmp_path / "first", self_traces=second.url) as first:
             send(first, EVENT)
         samples = httpx.get(f"{second.url}/metrics").text
-    assert 'pickwise_accepted_total{kind="traces"} 10.0' in samples
+    assert 'pickwise_accepted_total{kind="traces"} 7.0' in samples
     assert 'pickwise_rejected_total{kind="traces"} 0.0' in samples
     with collecting(tmp_path / "third", self_traces=receiver.url) as third:
         send(third, EVENT)

@@ -16,6 +16,7 @@ from tests.collector.disk import holding
 AT = 1_790_000_000_000_000_000
 DAY = 86_400 * 10**9
 KEY = b"k" * 32
+REDACTOR = Redactor(Settings(), KEY)
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def control(tmp_path: Path) -> Iterator[Control]:
 
 def tombstones(control: Control, monkeypatch: pytest.MonkeyPatch, now: int = AT) -> Tombstones:
     monkeypatch.setattr("time.time_ns", lambda: now)
-    return Tombstones(control, Redactor(Settings(), KEY))
+    return Tombstones(control, REDACTOR)
 
 
 def row(session: str | None, trace: str | None = None, time: int = AT, receipt: bool = False) -> dict[str, object]:
@@ -55,10 +56,10 @@ def test_a_session_its_traces_and_what_does_not_say_when(control: Control, monke
     assert not stones.hides(row(None, "s"))
     assert not stones.hides(row("t"))
     assert not stones.hides(row("s") | {"project": "q"})
-    assert stones.hides_trace("p", "t", 0)
-    assert stones.hides_trace("p", "t", AT)
-    assert not stones.hides_trace("p", "t", AT + 1)
-    assert not stones.hides_trace("p", None, 0)
+    assert stones.forgotten.hides_trace("p", "t", 0, REDACTOR)
+    assert stones.forgotten.hides_trace("p", "t", AT, REDACTOR)
+    assert not stones.forgotten.hides_trace("p", "t", AT + 1, REDACTOR)
+    assert not stones.forgotten.hides_trace("p", None, 0, REDACTOR)
 
 
 def test_it_lasts_seven_days_and_through_restarts(

@@ -37,7 +37,7 @@ ENCODINGS = st.sampled_from(get_args(Encoding))
 def tables(kind: Kind, encoding: str, body: bytes) -> dict[str, list[dict[str, Any]]]:
     """The rows that the flusher makes of an accepted body. Raises whatever would have set it aside."""
     header = Header(seq=1, kind=kind, project="p", received_at=RECEIVED_AT, encoding=encoding)
-    found = decode_facts(Record(header, body, len(body)), SETTINGS).get("p", Facts())
+    found = decode_facts(Record(header, body, len(body)), SETTINGS)[0].get("p", Facts())
     made = rows.to_rows("p", found, received_at=RECEIVED_AT, source_request="1", redactor=REDACTOR)
     return {table: rows.to_frame(table, table_rows).rows(named=True) for table, table_rows in made.items()}
 

@@ -194,3 +194,8 @@ def test_a_pattern_of_ones_own() -> None:
     found = candidates_in("found:\n* add @ math 0.5\n* get @ web 0.25\n", entry)
     assert found is not None
     assert [(candidate.skill_id, candidate.score) for candidate in found] == [("math/add", 0.5), ("web/get", 0.25)]
+
+
+def test_a_printed_list_is_read_within_bounds() -> None:
+    assert names(f"Available tools: [{'[' * 100}{']' * 100}]", known("retrieve_tools")) is None
+    assert names(f"Available tools: [{', '.join(['1'] * 50_000)}]", known("retrieve_tools")) is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from collector.facts import Facts, SelectionFact
 from collector.mapping import map_span
 from collector.mapping.documents import documents_in
-from collector.observed import ObservedSkills
+from collector.observed import ObservedSkills, Offers
 from collector.redact import Redactor
 from collector.rows import to_frames
 from collector.spans import SpanEvent
@@ -344,4 +344,4 @@ def test_secrets_in_the_names_of_documents_are_masked(tmp_path: Path) -> None:
 
 def test_what_a_search_found_is_not_learned_as_a_skill() -> None:
     facts = mapped(retriever({"id": "document"}))
-    assert ObservedSkills().learn("default", facts.offered, facts.selections, START) == []
+    assert ObservedSkills().learn("default", Offers.of(facts.offered, facts.selections, START)) == []

@@ -1,0 +1,253 @@
+"""From log records to redacted rows and archived requests: all that needs no memory of other records.
+
+So any process can do it, for any run of records, and the same again after a crash. What fails is set aside with the
+record, or the part of one, that it failed on, and takes no other with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import polars as pl
+
+from collector import rows
+from collector.archived import ArchivedItem, ArchivedRequest, Archivist, Arguments, EncodedRequest, Item, project_of
+from collector.decode import PART_ITEMS, DecodedItem, decode_parts
+from collector.facts import Facts
+from collector.faults import Fault
+from collector.forgotten import Forgotten
+from collector.observed import Offers
+from collector.redact import Redactor
+from collector.segment import Header, Record
+from collector.skill_changes import SKILLS
+from collector.spans import Span
+from collector.tables import FACT_TABLES, source_request
+from pickwise.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+#: Rows of one table with the record that they come from.
+_RecordRows = tuple[Record, list[rows.Row]]
+#: Rows are put into a frame when there are so many: as columns they take a tenth of the memory.
+_FRAME_ROWS = 8_192
+
+
+class Work(NamedTuple):
+    """Records to map, in their order, and what is to be known about them."""
+
+    records: Sequence[Record]
+    #: Up to which number each table has the log already.
+    versions: Mapping[str, int]
+    #: Requests after this number go to the archive; None: none do.
+    archive_after: int | None
+    forgotten: Forgotten = Forgotten()
+
+
+class OfferedIn(NamedTuple):
+    """What a record offered in one project: the observed registry learns from it."""
+
+    header: Header
+    project: str
+    offers: Offers
+
+
+@dataclass(slots=True)
+class Mapped:
+    """What a run of records became. ``redactions`` counts what was taken out of it, by kind."""
+
+    frames: dict[str, pl.DataFrame] = field(default_factory=dict)
+    offered: list[OfferedIn] = field(default_factory=list)
+    archived: list[EncodedRequest] = field(default_factory=list)
+    set_aside: list[tuple[Record, Fault]] = field(default_factory=list)
+    redactions: Counter[str] = field(default_factory=Counter)
+
+
+class RecordMapper:
+    """Maps and redacts by the settings and the key of one installation."""
+
+    def __init__(self, settings: Settings, key: bytes) -> None:
+        self._settings = settings
+        self._redactor = Redactor(settings, key)
+        self._archivist = Archivist(settings, Redactor(settings, key))  # its own counts: nothing is counted twice
+
+    def map(self, work: Work) -> Mapped:
+        """What the records of kind `traces`, `logs` and `events` become; those of kind `registry` hold no events."""
+        mapped = Mapped()
+        tables = _Tables(mapped.set_aside)
+        for record in work.records:
+            if record.header.kind != "registry":
+                _OneRecord(self._settings, self._redactor, self._archivist, work, record, mapped, tables).map()
+        mapped.frames = tables.frames()
+        mapped.redactions = Counter(self._redactor.counts)
+        self._redactor.counts.clear()
+        return mapped
+
+
+class _OneRecord:
+    """The way of one record into what the run becomes, part by part."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        redactor: Redactor,
+        archivist: Archivist,
+        work: Work,
+        record: Record,
+        mapped: Mapped,
+        tables: _Tables,
+    ) -> None:
+        self._settings = settings
+        self._redactor = redactor
+        self._archivist = archivist
+        self._work = work
+        self._record = record
+        self._mapped = mapped
+        self._tables = tables
+        self._ledger = rows.Ledger()
+        self._makers: dict[str, rows.RowMaker] = {}
+        self._arguments = Arguments()
+
+    def map(self) -> None:
+        header, after = self._record.header, self._work.archive_after
+        is_archived = after is not None and header.seq > after
+        archived: list[ArchivedItem] = []
+        try:
+            if is_archived and header.events > PART_ITEMS:
+                self._note_arguments()
+            for part in decode_parts(self._record, self._settings, self._set_aside):
+                for project, facts in part.by_project.items():
+                    self._take(project, facts)
+                if is_archived:
+                    archived += self._archived(part.items)
+                self._ledger.made.clear()
+        except Exception as error:  # noqa: BLE001 - a fault in mapping must not stop the records behind it
+            self._set_aside(self._record, error)
+        if archived:
+            request = ArchivedRequest(header.seq, header.project, header.received_at, archived, header.imported)
+            self._mapped.archived.append(EncodedRequest.of(request))
+
+    def _note_arguments(self) -> None:
+        """The arguments of all calls beforehand: an error text of an early part may quote those of a late one."""
+        for part in decode_parts(self._record, self._settings, lambda *_: None):
+            self._arguments.note(part.items)
+
+    def _take(self, project: str, facts: Facts) -> None:
+        header, versions = self._record.header, self._work.versions
+        if header.seq > versions[SKILLS] and (facts.offered or facts.selections):
+            offers = Offers.of(facts.offered, facts.selections, header.received_at)
+            self._mapped.offered.append(OfferedIn(header, project, offers))
+        for table, table_rows in self._rows(project, facts).items():
+            kept = self._without_forgotten(table_rows)
+            if kept and header.seq > versions[table]:
+                self._tables.add(table, self._record, kept)
+
+    def _rows(self, project: str, facts: Facts) -> dict[str, list[rows.Row]]:
+        """The rows by table; a fact that fails is set aside and takes no other with it."""
+        try:
+            return self._maker(project).rows(facts)
+        except Exception as error:  # noqa: BLE001 - as above
+            singles = _singles(facts)
+            if len(singles) <= 1:
+                self._set_aside(self._record, error)
+                return {}
+        good: dict[str, list[rows.Row]] = defaultdict(list)
+        for single in singles:
+            for table, table_rows in self._rows(project, single).items():
+                good[table] += table_rows
+        return good
+
+    def _maker(self, project: str) -> rows.RowMaker:
+        header = self._record.header
+        if project not in self._makers:
+            source = source_request(header.seq, header.imported)
+            self._makers[project] = rows.RowMaker(project, header.received_at, source, self._redactor, self._ledger)
+        return self._makers[project]
+
+    def _without_forgotten(self, table_rows: list[rows.Row]) -> list[rows.Row]:
+        """The rows without those of sessions that were forgotten after they had happened."""
+        forgotten = self._work.forgotten
+        return [row for row in table_rows if not forgotten.hides(row, self._redactor)] if forgotten else table_rows
+
+    def _archived(self, items: list[DecodedItem]) -> list[ArchivedItem]:
+        if self._work.forgotten:
+            items = [(item, facts) for item, facts in items if not self._is_forgotten(item, facts)]
+        try:
+            self._arguments.note(items)
+            return self._archivist.items(items, self._ledger.made, self._arguments)
+        except Exception as error:  # noqa: BLE001 - its rows are good; a replay leaves them as they are
+            logger.error("record %d can't be archived: %s", self._record.header.seq, type(error).__name__)
+            return []
+
+    def _is_forgotten(self, item: Item, facts: Facts | None) -> bool:
+        """Whether the item is of a forgotten session: its rows were, or it tells of no event and its trace was."""
+        forgotten, rows_of = self._work.forgotten, self._ledger.made
+        made = [] if facts is None else [rows_of[id(event)] for event in facts.events if id(event) in rows_of]
+        if made:
+            return any(forgotten.hides(row, self._redactor) for row in made)
+        happened = item.start_ns if isinstance(item, Span) else item.time_ns
+        project = project_of(item, self._record.header.project)
+        return forgotten.hides_trace(project, item.trace_id, happened, self._redactor)
+
+    def _set_aside(self, record: Record, error: Exception) -> None:
+        self._mapped.set_aside.append((record, Fault.of(error)))
+
+
+class _Tables:
+    """Rows on their way into frames, by table."""
+
+    def __init__(self, set_aside: list[tuple[Record, Fault]]) -> None:
+        self._set_aside = set_aside
+        self._waiting: dict[str, list[_RecordRows]] = defaultdict(list)
+        self._counts: Counter[str] = Counter()
+        self._frames: dict[str, list[pl.DataFrame]] = defaultdict(list)
+
+    def add(self, table: str, record: Record, table_rows: list[rows.Row]) -> None:
+        self._waiting[table].append((record, table_rows))
+        self._counts[table] += len(table_rows)
+        if self._counts[table] >= _FRAME_ROWS:
+            self._put(table)
+
+    def frames(self) -> dict[str, pl.DataFrame]:
+        for table in list(self._waiting):
+            self._put(table)
+        return {table: pl.concat(frames) for table, frames in self._frames.items()}
+
+    def _put(self, table: str) -> None:
+        self._frames[table].append(_frame_of(table, self._waiting.pop(table), self._set_aside))
+        self._counts[table] = 0
+
+
+def _frame_of(table: str, parts: list[_RecordRows], set_aside: list[tuple[Record, Fault]]) -> pl.DataFrame:
+    """One frame of the rows of many records; a row that fits no column is set aside with its record."""
+    try:
+        return rows.to_frame(table, [row for _, table_rows in parts for row in table_rows])
+    except Exception as error:  # noqa: BLE001 - as above
+        record, table_rows = parts[0]
+        if len(parts) == len(table_rows) == 1:
+            set_aside.append((record, Fault.of(error)))
+            return FACT_TABLES[table].to_frame()
+    return pl.concat([_frame_of(table, half, set_aside) for half in _halves(parts)])
+
+
+def _halves(parts: list[_RecordRows]) -> tuple[list[_RecordRows], list[_RecordRows]]:
+    """Two shorter lists: of records, or of the rows of one record."""
+    if len(parts) > 1:
+        middle = len(parts) // 2
+        return parts[:middle], parts[middle:]
+    record, table_rows = parts[0]
+    middle = len(table_rows) // 2
+    return [(record, table_rows[:middle])], [(record, table_rows[middle:])]
+
+
+def _singles(facts: Facts) -> list[Facts]:
+    """Each fact alone."""
+    return [
+        *(Facts(selections=[fact]) for fact in facts.selections),
+        *(Facts(calls=[fact]) for fact in facts.calls),
+        *(Facts(feedback=[fact]) for fact in facts.feedback),
+        *(Facts(routes=[fact]) for fact in facts.routes),
+    ]

@@ -1,0 +1,36 @@
+"""What was found out once and comes again: a dictionary of bounded size, whatever senders invent."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, TypeVar
+
+K = TypeVar("K", bound=tuple[Hashable, ...])
+V = TypeVar("V")
+
+#: Characters of all keys together, and of one that is worth its place.
+_MAX_TEXT = 8 * 1024 * 1024
+_MAX_KEY = 256 * 1024
+
+
+class Remembered(dict[K, V]):
+    """Reads are those of a plain dictionary, so a hit costs one look. Full, it is emptied and begins anew."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+        self._text = 0
+
+    def keep(self, key: K, value: V) -> None:
+        text = sum(map(_length, key))
+        if text > _MAX_KEY:
+            return
+        if len(self) >= self._size or self._text + text > _MAX_TEXT:
+            self.clear()
+            self._text = 0
+        self._text += text
+        self[key] = value
+
+
+def _length(part: Any) -> int:
+    return len(part) if isinstance(part, str | bytes) else 1

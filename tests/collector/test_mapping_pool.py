@@ -1,0 +1,206 @@
+"""Mapping in other processes: the same rows as in our own, and nothing lost when one of them dies."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import psutil
+import pytest
+
+from bench.traces import renewed, requests
+from collector import mapping_pool
+from collector.lake import Lake
+from collector.mapping_pool import MappingPool
+from collector.record_mapper import Mapped, Work
+from collector.segment import Header, Record
+from collector.service import Collector
+from collector.skill_changes import SKILLS
+from collector.tables import FACT_TABLES
+from pickwise.settings import Settings
+
+KEY = b"k" * 32
+BODY = requests(1, 10)[0]
+VERSIONS = dict.fromkeys(FACT_TABLES, 0)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapping_pool, "_WORTH_EVENTS", 1)
+    monkeypatch.setattr(mapping_pool, "_CHUNK_EVENTS", 200)
+
+
+@pytest.fixture
+def pool() -> Iterator[MappingPool]:
+    opened = MappingPool(Settings(), KEY, 2)
+    yield opened
+    opened.close()
+
+
+def record(seq: int, body: bytes) -> Record:
+    header = Header(seq=seq, kind="traces", project="", received_at=10**18 + seq, encoding="protobuf", events=70)
+    return Record(header, body, len(body))
+
+
+def work(count: int) -> Work:
+    return Work([record(seq, body) for seq, body in enumerate(renewed(BODY, count), 1)], VERSIONS, 0)
+
+
+def children() -> list[psutil.Process]:
+    """The live processes of the pool, without multiprocessing's own helper."""
+    live = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in live if "resource_tracker" not in " ".join(child.cmdline())]
+
+
+def whole(parts: list[Mapped]) -> dict[str, pl.DataFrame]:
+    return {
+        table: pl.concat([part.frames[table] for part in parts if table in part.frames]) for table in parts[0].frames
+    }
+
+
+def test_other_processes_map_as_our_own_does(pool: MappingPool) -> None:
+    given = work(12)
+    ours = MappingPool(Settings(), KEY, 0).begin(given)()
+    theirs = pool.begin(given)()
+    assert len(ours) == 1
+    assert len(theirs) == 4
+    assert {table: frame.to_dicts() for table, frame in whole(ours).items()} == {
+        table: frame.to_dicts() for table, frame in whole(theirs).items()
+    }
+    assert [found.seq for part in theirs for found in part.archived] == list(range(1, 13))
+    assert [found.encoded for part in theirs for found in part.archived] == [
+        found.encoded for found in ours[0].archived
+    ]
+    assert [(found.header.seq, found.offers) for part in theirs for found in part.offered] == [
+        (found.header.seq, found.offers) for found in ours[0].offered
+    ]
+    assert sum((part.redactions for part in theirs), start=type(ours[0].redactions)()) == ours[0].redactions
+
+
+def test_little_is_mapped_at_once(pool: MappingPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapping_pool, "_WORTH_EVENTS", 1_000)
+    assert len(pool.begin(work(8))()) == 1
+    monkeypatch.setattr(mapping_pool, "_WORTH_EVENTS", 10)
+    assert len(pool.begin(work(8))()) > 1
+
+
+def test_processes_start_with_much_and_end_when_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = MappingPool(Settings(), KEY, 1)
+    monkeypatch.setattr(mapping_pool, "_WORTH_EVENTS", 1_000)
+    opened.begin(work(8))()
+    assert not children()
+    assert opened.rest_in_s == math.inf
+    monkeypatch.setattr(mapping_pool, "_WORTH_EVENTS", 10)
+    assert len(opened.begin(work(8))()) > 1
+    assert children()
+    opened.rest()
+    assert children()
+    monkeypatch.setattr(mapping_pool, "_IDLE_S", 0.0)
+    assert opened.rest_in_s == 0.0
+    opened.rest()
+    assert not children()
+    assert len(opened.begin(work(8))()) > 1, "and they come back"
+    opened.close()
+
+
+def test_what_a_dead_process_was_at_is_mapped_again(pool: MappingPool) -> None:
+    given = work(12)
+    pool.begin(given)()
+    for child in children():
+        os.kill(child.pid, signal.SIGKILL)
+    wait = pool.begin(given)
+    for child in children():
+        os.kill(child.pid, signal.SIGKILL)
+    parts = wait()
+    assert [found.seq for part in parts for found in part.archived] == list(range(1, 13))
+    assert not any(part.set_aside for part in parts)
+    assert len(pool.begin(given)()) == 4, "and the next batch is shared again"
+
+
+def deadly(given: Work) -> Mapped:
+    """Maps, but for the third record: that one kills."""
+    if any(found.header.seq == 3 for found in given.records):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return mapping_pool._map(given)  # the real one: nothing is patched over there
+
+
+def test_only_the_record_that_kills_its_process_is_set_aside(
+    pool: MappingPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapping_pool, "_map", deadly)
+    parts = pool.begin(work(8))()
+    assert [found.seq for part in parts for found in part.archived] == [1, 2, 4, 5, 6, 7, 8]
+    assert [(found.header.seq, fault.kind) for part in parts for found, fault in part.set_aside] == [(3, "Died")]
+
+
+def always_dead(_: Work) -> Mapped:
+    os._exit(1)
+
+
+def test_where_no_process_can_live_the_collector_maps_by_itself(
+    pool: MappingPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapping_pool, "_map", always_dead)
+    parts = pool.begin(work(4))()
+    assert [found.seq for part in parts for found in part.archived] == [1, 2, 3, 4]
+    assert not any(part.set_aside for part in parts)
+
+
+def test_a_collector_commits_the_same_with_and_without(tmp_path: Path) -> None:
+    found = {}
+    for processes in (0, 2):
+        folder = tmp_path / str(processes)
+        collector = Collector(Settings(data_dir=folder, flush_events=100), processes=processes)
+        collector.start()
+        for bodies in (renewed(BODY, 30)[:5], renewed(BODY, 30)[5:]):
+            for future in [collector.submit_traces(body, "protobuf", "p")[1] for body in bodies]:
+                assert future is not None
+                future.result(30)
+            assert collector.refresh(60)
+        assert bool(children()) == bool(processes)
+        collector.stop()
+        assert not children()
+        keyed = {table: Lake(folder).read(table) for table in ("selections", "calls", SKILLS)}
+        found[processes] = {
+            table: sorted(rows.get_column("skill_id" if table == SKILLS else "event_id").to_list())
+            for table, rows in keyed.items()
+        }
+    assert found[0] == found[2]
+    assert len(found[0]["calls"]) == 30 * 60
+
+
+def test_the_processes_end_with_a_collector_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from bench.traces import renewed, requests\n"
+        "from collector.service import Collector\n"
+        "from pickwise.settings import Settings\n"
+        "if __name__ == '__main__':\n"
+        "    collector = Collector(Settings(data_dir=Path(sys.argv[1])), processes=1)\n"
+        "    collector.start()\n"
+        "    for body in renewed(requests(1, 70)[0], 12):\n"
+        "        collector.submit_traces(body, 'protobuf', 'p')[1].result()\n"
+        "    collector.refresh(60)\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    script = tmp_path / "killed.py"
+    script.write_text(code)
+    with subprocess.Popen([sys.executable, str(script), str(tmp_path / "data")], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        born = psutil.Process(process.pid).children()
+        assert born
+        process.kill()
+    deadline = time.monotonic() + 20
+    while any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in born):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
