@@ -16,7 +16,8 @@ MAX_RECORDS = 65_536
 MAX_COUNTED = 750_000
 #: Resources and scopes, with or without records in them.
 MAX_GROUPS = 100_000
-#: Records are decoded together up to this length on the wire: bounds what is in memory at a time.
+#: Records are decoded together up to this length on the wire, or where a longer body is light (see ``weight``):
+#: bounds what is in memory at a time.
 PIECE_BYTES = 256 * 1024
 #: Levels of nesting of an attribute's value.
 MAX_DEPTH = 50

@@ -28,6 +28,7 @@ from collector.clock import LAST_NS, PLAUSIBLE_NS, time_problem
 from collector.otlp_limits import MAX_GROUPS, MAX_MENDED, PIECE_BYTES
 from collector.protobuf_wire import Mender, cut, joined, parts
 from collector.spans import Attributes, LogRecord, Span, SpanEvent, SpanLink
+from collector.weight import LIGHT_BYTES, is_light_message
 
 TRACE_ID_BYTES = 16
 SPAN_ID_BYTES = 8
@@ -124,7 +125,7 @@ class _Reader(Generic[MessageT]):
             return Resource(), f"resource: {error}"
 
     def _scope(self, start: int, end: int) -> Iterator[Piece[MessageT] | Broken]:
-        if end - start <= PIECE_BYTES and (whole := self._together(start, end)) is not None:
+        if end - start <= LIGHT_BYTES and (whole := self._together(start, end)) is not None:
             yield whole
             return
         head, runs = cut(self._body, start, end, _HEAD, _RECORDS, PIECE_BYTES)
@@ -139,6 +140,8 @@ class _Reader(Generic[MessageT]):
 
     def _together(self, start: int, end: int) -> Piece[MessageT] | None:
         raw = self._body[start:end]
+        if len(raw) > PIECE_BYTES and not is_light_message(raw):
+            return None
         try:
             scoped: Any = self._signal.scope(raw)
         except DecodeError:

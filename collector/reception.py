@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 
@@ -22,7 +21,7 @@ from collector.body import TooLarge, inflate, media_type
 from collector.otlp import logs_response, metrics_response, traces_response
 from collector.problems import PROTOBUF, timed_out, unsupported
 from collector.service import Collector, OtlpEncoding
-from collector.weight import LIGHT_BYTES
+from collector.weight import LIGHT_BYTES, LIGHT_RECORDS, count_byte, is_light_message
 from pickwise.events import MAX_REQUEST_BYTES
 
 T = TypeVar("T")
@@ -31,10 +30,8 @@ T = TypeVar("T")
 BODY_TIMEOUT_S = 30.0
 #: JSON takes several times as long to judge as protobuf of the same length.
 _LIGHT_JSON_BYTES = 256 * 1024
-#: What is judged one by one takes up to 10 µs: many tiny records take longer than a long body of usual ones.
-_LIGHT_RECORDS = 16_384
-#: Stands at least once for each record or scope of a protobuf body (their tag), and for each object of a JSON one.
-_PROTOBUF_MARK, _JSON_MARK = 0x12, ord("{")
+#: Stands at least once for each object of a JSON body.
+_JSON_MARK = ord("{")
 #: Compressed bodies, which may grow a thousandfold, are inflated on the event loop up to this length.
 _LIGHT_COMPRESSED_BYTES = 16 * 1024
 #: Threads that wait for the disk on behalf of small bodies, kept apart from those that answer questions.
@@ -131,10 +128,11 @@ class Reception:
 
 def is_light(body: bytes, media: str) -> bool:
     """Whether a body is judged in a moment."""
-    if len(body) <= _LIGHT_RECORDS:
-        return True
-    longest, mark = (LIGHT_BYTES, _PROTOBUF_MARK) if media == PROTOBUF else (_LIGHT_JSON_BYTES, _JSON_MARK)
-    return len(body) <= longest and int(np.count_nonzero(np.frombuffer(body, np.uint8) == mark)) <= _LIGHT_RECORDS
+    if media == PROTOBUF:
+        return is_light_message(body)
+    return len(body) <= LIGHT_RECORDS or (
+        len(body) <= _LIGHT_JSON_BYTES and count_byte(body, _JSON_MARK) <= LIGHT_RECORDS
+    )
 
 
 async def read_body(request: Request, limit: int) -> bytes:
