@@ -1,11 +1,11 @@
 """The way in beside Phoenix's and MLflow's, all three alike, as one table.
 
-    python -m bench.rivals [--folder FOLDER] [--spans 20000] [--seconds 10]
+    python -m bench.rivals [--folder FOLDER] [--spans 100000] [--seconds 10]
 
 Sets the rivals up in environments of their own below the folder (minutes, once). Each server then gets the same
-requests of 490 spans from the same client over one connection (MLflow on SQLite refuses concurrent writers), for so
-many seconds at most, and up to a minute to make them visible. Last, the same once more with a kill -9 right after the
-last answer, a restart, and a count.
+requests of 490 spans from the same client over one connection (MLflow on SQLite refuses concurrent writers): a few to
+warm up, then for so many seconds at most, and up to a minute to make them visible. Last, the same once more with a
+kill -9 right after the last answer, a restart, and a count.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _TURNS = 70
 #: Spans of a request, and those of them that tell of a selection or a call: the rest leaves no row with us.
 _SPANS = _TURNS * SPANS_A_TURN
 _MAPPED = _TURNS * 4
+#: Requests that each is sent, and has made visible, before anything is measured.
+_WARM_UP = 4
 #: A server that shows nothing new for so long shows no more, seconds.
 _PATIENCE_S = 20.0
 _LONGEST_S = 60.0
@@ -67,17 +69,18 @@ class Outcome:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.rivals", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "pickwise-rivals")
-    parser.add_argument("--spans", type=int, default=20_000, help="spans that each is sent at most")
+    parser.add_argument("--spans", type=int, default=100_000, help="spans that each is sent at most")
     parser.add_argument("--seconds", type=float, default=10.0, help="longest time to send")
     given = parser.parse_args(argv)
-    bodies = renewed(requests(1, _TURNS)[0], max(1, given.spans // _SPANS))
+    bodies = renewed(requests(1, _TURNS)[0], _WARM_UP + max(1, given.spans // _SPANS))
     rows = []
     for server in (_pickwise(), _phoenix(given.folder), _mlflow(given.folder)):
         print(f"{server.name} …", file=sys.stderr)
         outcome = _measure(server, bodies, given.seconds)
         outcome.lost, outcome.kept = _killed(server, bodies, given.seconds)
         rows.append(_row(server, outcome))
-    print(f"{len(bodies)} requests of {_SPANS} spans at most, {given.seconds:g} s of sending, one machine, one run\n")
+    count = len(bodies) - _WARM_UP
+    print(f"{count} requests of {_SPANS} spans at most, {given.seconds:g} s of sending, one machine, one run\n")
     print("| | acknowledged/s | visible/s | CPU s per 1,000 spans | memory, MiB | lost of acknowledged after kill -9 |")
     print("|---|---|---|---|---|---|")
     print("\n".join(rows))
@@ -94,10 +97,13 @@ def _measure(server: Server, bodies: Sequence[bytes], seconds: float) -> Outcome
     with tempfile.TemporaryDirectory() as folder:
         running = _Running(server, Path(folder))
         try:
+            warm = running.send(bodies[:_WARM_UP], seconds).acknowledged * _SPANS
+            before, _ = running.wait_visible(warm, time.perf_counter())
             cpu = cpu_s(running.process.pid)
             began = time.perf_counter()
-            sent = running.send(bodies, seconds)
-            seen, took = running.wait_visible(sent.acknowledged * _SPANS, began)
+            sent = running.send(bodies[_WARM_UP:], seconds)
+            seen, took = running.wait_visible(warm + sent.acknowledged * _SPANS, began)
+            seen -= before
             return Outcome(
                 sent.acknowledged * _SPANS / sent.seconds,
                 seen / took,

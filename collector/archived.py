@@ -16,10 +16,11 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from collector import mapping
-from collector.facts import CallFact, Facts, OfferedSkill
-from collector.item_shapes import ItemShapes, kind_of
+from collector.facts import CallFact, Facts, Offer, OfferedSkill
+from collector.item_shapes import ItemShapes, Shape, kind_of
 from collector.mapping.conversation import from_json
 from collector.projects import is_project
+from collector.read_attributes import layout_of
 from collector.redact import Redactor
 from collector.redact_items import ItemRedactor
 from collector.rows import Ledger, Row, to_rows
@@ -43,13 +44,17 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     "shadow": ("shadow_embedding_version", "shadow_skill_ids"),
     "value": ("value", "value_text"),
 }
+#: Columns that may be read in a result that tells of a failure.
+_FAILURE = ("ok", "error_kind")
+#: The number of an event that is alone.
+_FIRST = (0,)
 #: How and when a row came: said anew by each replay.
 _OF_RECEIPT = ("project", "received_at", "source_request", "mapping_version")
 #: What stands for a value that was taken out, see ``redact.described``.
 _PLACEHOLDER = re.compile(r"(?:string|array|object)\(\d+\)|number|boolean|null")
 
 
-class Carried(msgspec.Struct, omit_defaults=True):
+class Carried(msgspec.Struct, omit_defaults=True, gc=False):
     """What the redacted item does not tell of one event, or tells wrongly."""
 
     event: EventKey
@@ -59,7 +64,7 @@ class Carried(msgspec.Struct, omit_defaults=True):
     columns: Row = {}
 
 
-class ArchivedItem(msgspec.Struct, omit_defaults=True):
+class ArchivedItem(msgspec.Struct, omit_defaults=True, gc=False):
     """A redacted span or log record."""
 
     span: Span | None = None
@@ -75,7 +80,7 @@ class ArchivedItem(msgspec.Struct, omit_defaults=True):
         return held
 
 
-class ArchivedRequest(msgspec.Struct, omit_defaults=True):
+class ArchivedRequest(msgspec.Struct, omit_defaults=True, gc=False):
     """An OTLP request: what its log record said of it, and its items that some mapper could know."""
 
     seq: int
@@ -167,18 +172,24 @@ class Archivist:
         if not isinstance(item, Span):
             log = self._items.log(item, facts)
             return None if log is None else self._looked_at(ArchivedItem(log=log), facts, made)
-        span = self._items.span(item, facts, arguments)
+        layout = layout_of(item.attributes)
+        span = self._items.span(item, facts, arguments, layout)
         if span is None:
             return None
         kept = ArchivedItem(span=span)
         if self._items.has_masked_label:
             return self._looked_at(kept, facts, made)
-        usual = [] if facts is None else _usual(facts, made)
-        kind = kind_of(item)
-        if not self._shapes.needs_look(kind, facts):
-            kept.carried = usual
-        elif not _is_expected(self._looked_at(kept, facts, made), usual):
-            self._shapes.distrust(kind)
+        kind = kind_of(span, layout, facts)
+        if kind is None:
+            return self._looked_at(kept, facts, made)
+        shape = self._shapes.of(kind)
+        if not shape.needs_look():
+            if facts is not None:
+                kept.carried = _usual(facts, made, shape)
+        elif shape.is_trusted:
+            _learn(shape, self._looked_at(kept, facts, made), facts, made)
+        else:
+            self._looked_at(kept, facts, made)
         return kept
 
     def _looked_at(self, kept: ArchivedItem, facts: Facts | None, made: dict[int, Row]) -> ArchivedItem:
@@ -187,8 +198,8 @@ class Archivist:
         tells = self._mapped(kept) or Facts()
         kept.carried = list(_differences(told, tells, made))
         if told.offered != tells.offered:
-            offered = [self._items.offer(offer) for offer in told.offered]
-            kept.offered = None if offered == tells.offered else offered
+            offered = [self._items.offer(skill) for skill in told.offered_skills]
+            kept.offered = None if offered == tells.offered_skills else offered
         return kept
 
     def _mapped(self, item: ArchivedItem) -> Facts | None:
@@ -203,8 +214,10 @@ class Archivist:
         """What the item tells, mended by what is known of its first mapping; and the rows that it does not tell."""
         tells = self._mapped(item) or Facts()
         carried = {found.event: found for found in item.carried}
-        facts = Facts(offered=tells.offered if item.offered is None else item.offered)
-        for key, event in _keyed(tells).items():
+        facts = Facts(offered=tells.offered)
+        if item.offered is not None:
+            facts.offered = [Offer(skill.time, (skill,)) for skill in item.offered]
+        for key, event in _keys(tells):
             known = carried.get(key)
             if known is None:
                 if not _clean(event):
@@ -226,8 +239,13 @@ class _Again(Redactor):
         self.__dict__.update(redactor.__dict__)
         self.counts = Counter()
 
-    def _redacted(self, value: Any) -> Any:
-        return value if _is_placeholder(value) else super()._redacted(value)
+    def arguments(self, skill_id: str, value: Any) -> str | None:
+        kept = super().arguments(skill_id, value)
+        if isinstance(value, dict) and kept is not None:
+            decoded = msgspec.json.decode(kept)
+            decoded |= {name: item for name, item in value.items() if name in decoded and _is_placeholder(item)}
+            return msgspec.json.encode(decoded).decode()
+        return msgspec.json.encode(value).decode() if _is_placeholder(value) else kept
 
 
 def _events(facts: Facts, table: str) -> list[Any]:
@@ -235,27 +253,46 @@ def _events(facts: Facts, table: str) -> list[Any]:
     return found
 
 
-def _keyed(facts: Facts) -> dict[EventKey, Event]:
-    found: dict[EventKey, Event] = {}
-    for table, events in (
-        ("selections", facts.selections),
-        ("calls", facts.calls),
-        ("feedback", facts.feedback),
-        ("routes", facts.routes),
-    ):
-        counts: dict[str, int] = {}
-        for event in events:
-            event_id = event.event_id or ""
-            count = counts.get(event_id, 0)
-            counts[event_id] = count + 1
-            found[table, event_id, count] = event
+def _keys(facts: Facts) -> list[tuple[EventKey, Event]]:
+    """The events, each with its key."""
+    return [
+        ((table, event.event_id or "", number), event)
+        for table, events in _lists(facts)
+        for event, number in zip(events, _numbers(events), strict=True)
+    ]
+
+
+def _lists(facts: Facts) -> list[tuple[str, Sequence[Event]]]:
+    """The lists that hold events, with their tables."""
+    found: list[tuple[str, Sequence[Event]]] = []
+    if facts.selections:
+        found.append(("selections", facts.selections))
+    if facts.calls:
+        found.append(("calls", facts.calls))
+    if facts.feedback:
+        found.append(("feedback", facts.feedback))
+    if facts.routes:
+        found.append(("routes", facts.routes))
     return found
+
+
+def _numbers(events: Sequence[Event]) -> Sequence[int]:
+    """For each event, how many of the same id came before it."""
+    if len(events) == 1:
+        return _FIRST
+    counts: dict[str, int] = {}
+    numbers = []
+    for event in events:
+        event_id = event.event_id or ""
+        numbers.append(counts.get(event_id, 0))
+        counts[event_id] = numbers[-1] + 1
+    return numbers
 
 
 def _differences(told: Facts, tells: Facts, made: dict[int, Row]) -> Iterator[Carried]:
     """What the first mapping told otherwise than the redacted item tells."""
-    now = _keyed(tells)
-    for key, event in _keyed(told).items():
+    now = dict(_keys(tells))
+    for key, event in _keys(told):
         row = made.get(id(event))
         other = now.pop(key, None)
         if row is None:
@@ -269,25 +306,43 @@ def _differences(told: Facts, tells: Facts, made: dict[int, Row]) -> Iterator[Ca
         yield Carried(key, "spurious")
 
 
-def _usual(told: Facts, made: dict[int, Row]) -> list[Carried]:
-    """What a redacted item always tells otherwise: arguments, and the texts that were masked."""
-    return [
-        Carried(key, "changed", columns)
-        for key, event in _keyed(told).items()
-        if (row := made.get(id(event))) is not None and (columns := _usual_columns(event, row))
-    ]
+def _usual(told: Facts, made: dict[int, Row], shape: Shape) -> list[Carried]:
+    """What a redacted item of a kind always tells otherwise: arguments, masked texts, and failures that it hides."""
+    found: list[Carried] = []
+    for table, events in _lists(told):
+        for event, number in zip(events, _numbers(events), strict=True):
+            row = made.get(id(event))
+            if row is not None and (columns := _usual_columns(event, row, shape)):
+                found.append(Carried((table, event.event_id or "", number), "changed", columns))
+    return found
 
 
-def _usual_columns(event: Event, row: Row) -> Row:
+def _usual_columns(event: Event, row: Row, shape: Shape) -> Row:
     columns: Row = {}
     if isinstance(event, CallFact):
         if event.arguments is not None:
-            columns = {name: row[name] for name in _COLUMNS["arguments"]}
+            columns = {
+                "arguments": row["arguments"],
+                "args_keys": row["args_keys"],
+                "args_digest": row["args_digest"],
+                "error_message": row["error_message"],
+            }
+        if event.ok is False:
+            columns["error_message"] = row["error_message"]
+            if shape.hides_failure:
+                columns |= {name: row[name] for name in _FAILURE}
     elif isinstance(event, Selection) and event.query != row["query"]:
         columns = {name: row[name] for name in _COLUMNS["query"]}
     if row["time_is_receipt"]:
         columns["time"] = row["time"]
     return columns
+
+
+def _learn(shape: Shape, looked_at: ArchivedItem, facts: Facts | None, made: dict[int, Row]) -> None:
+    """Note what a look showed."""
+    shape.hides_failure |= any(not found.columns.keys().isdisjoint(_FAILURE) for found in looked_at.carried)
+    usual = [] if facts is None else _usual(facts, made, shape)
+    shape.is_trusted = _is_expected(looked_at, usual)
 
 
 def _is_expected(kept: ArchivedItem, usual: Sequence[Carried]) -> bool:

@@ -53,17 +53,36 @@ class CallFact(Call, kw_only=True, gc=False, tag="call", tag_field="type"):
     parent_span_id: str | None = None
 
 
-class OfferedSkill(msgspec.Struct, kw_only=True, gc=False):
-    """A tool definition as it was offered to a model: what a project without a registry learns from.
-
-    Offers of the same menu may have the same ``parameters_schema``: never change it.
-    """
+class DefinedSkill(msgspec.Struct, kw_only=True, gc=False):
+    """A tool as it is defined where it is offered to a model: what a project without a registry learns from."""
 
     skill_id: str
-    time: int
     name: str | None = None
     description: str | None = None
     parameters_schema: dict[str, Any] | None = None
+
+
+class OfferedSkill(DefinedSkill, kw_only=True, gc=False):
+    """A definition with the time (ns) at which it was offered."""
+
+    time: int
+
+    @classmethod
+    def of(cls, skill: DefinedSkill, time: int) -> OfferedSkill:
+        return cls(
+            skill_id=skill.skill_id,
+            time=time,
+            name=skill.name,
+            description=skill.description,
+            parameters_schema=skill.parameters_schema,
+        )
+
+
+class Offer(msgspec.Struct, gc=False):
+    """A menu as it was offered at a time (ns). All offers of a menu may have the same ``skills``: never change them."""
+
+    time: int
+    skills: tuple[DefinedSkill, ...]
 
 
 #: The fields of ``Facts`` that list events.
@@ -77,7 +96,7 @@ class Facts(msgspec.Struct, gc=False):
     calls: list[CallFact] = []
     feedback: list[Feedback] = []
     routes: list[Route] = []
-    offered: list[OfferedSkill] = []
+    offered: list[Offer] = []
     #: Whether router or proxy tools were read through: what says so is gone once values are taken out.
     is_routed: bool = False
 
@@ -92,6 +111,11 @@ class Facts(msgspec.Struct, gc=False):
     @property
     def events(self) -> list[Event]:
         return [*self.selections, *self.calls, *self.feedback, *self.routes]
+
+    @property
+    def offered_skills(self) -> list[OfferedSkill]:
+        """The skills of all offers, each with its time."""
+        return [OfferedSkill.of(skill, offer.time) for offer in self.offered for skill in offer.skills]
 
     def __len__(self) -> int:
         return len(self.selections) + len(self.calls) + len(self.feedback) + len(self.routes)

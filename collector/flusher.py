@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 from deltalake.exceptions import DeltaError
@@ -37,6 +37,8 @@ from collector.upkeep import Upkeep
 from collector.wal import Wal
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 #: Application id of the transactions that tell how far a table has the log.
 APPLICATION = "wal"
@@ -217,9 +219,12 @@ class Flusher:
         with self._telemetry.self_traces.flushing(begun.records):
             self._commit(self._batches.finish(begun))
 
+    def _read(self) -> list[Record]:
+        return self._wal.read(self._settings.flush_events * _BATCH_FLUSHES, _BATCH_BYTES)
+
     def _begin(self) -> Begun | None:
         """Read the next records, if there are any, and start to map them."""
-        records = self._wal.read(self._settings.flush_events * _BATCH_FLUSHES, _BATCH_BYTES)
+        records = self._until_done("reading the log", self._read)
         self._waiting_since = None
         if not records:
             return None
@@ -308,18 +313,17 @@ class Flusher:
         self._commits[table] += 1
         self._telemetry.rows.labels(table).inc(frame.height)
 
-    def _until_done(self, what: str, action: Callable[[], None]) -> None:
+    def _until_done(self, what: str, action: Callable[[], _T]) -> _T:
         """Try again whatever fails: the log holds the records until they are in. Raises _GivenUp when stopping."""
         for wait in chain(_RETRY_S, repeat(_RETRY_S[-1])):
             try:
-                action()
+                return action()
             except Exception as error:
                 logger.error("%s failed, again in %.1f s: %s", what, wait, error)
                 self._telemetry.commit_failures.labels(what).inc()
                 if self._stopping.wait(wait):
                     raise _GivenUp(what) from error
-            else:
-                return
+        raise AssertionError("unreachable")
 
     def _compact_when_due(self) -> None:
         for table, commits in list(self._commits.items()):

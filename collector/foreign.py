@@ -80,5 +80,5 @@ def _message(message: str, foreign: list[str], project: str) -> str:
         return message
     names = ", ".join(f"{name:.60}" for name in foreign[:_NAMED])
     more = f" and {len(foreign) - _NAMED} more" if len(foreign) > _NAMED else ""
-    reason = f"{names}{more}: {PROJECT} names another project than the key's, {project}"
+    reason = f"{names}{more}: project: expected {project}, the key's, or none; {PROJECT} names another project"
     return f"{message}; {reason}" if message else reason

@@ -3,66 +3,88 @@
 Mapping the redacted span once more, to see what it tells otherwise than the whole one, costs as much as mapping it at
 all. Spans of one kind (same scope, same names of attributes and events) fare alike: where a number of them differed in
 nothing but what always differs (argument values, masked texts), that is stored for the next ones unseen. One in many
-is still looked at, and so is each that tells of a failure, which may have been read in a result.
+is still looked at. A failure may have been read in a result, which redaction takes away: of failed runs, those are of
+one kind that failed alike and have all else in common that a failure is read in; other failures are always looked at.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from collector.facts import Facts
+from collector.mapping import attributes as names
+from collector.read_attributes import Layout
 from collector.remembered import Remembered
 from collector.spans import Span
 
 #: A kind is trusted after so many looks; then one in so many is looked at.
 _LOOKS = 8
-_SAMPLE = 64
+_SAMPLE = 256
 #: Kinds remembered; attribute names with numbers in them make ever new ones.
 _MAX_KINDS = 2_048
+#: Longer error messages hardly come again.
+_MAX_MESSAGE = 256
 
-Kind = tuple[str, ...]
+Kind = tuple[Hashable, ...]
 
 
-class _Kind:
-    """How often a kind came, and whether no look at one of it was a surprise."""
+class Shape:
+    """What is known of a kind: how often it came, and what looks at some of it showed."""
 
-    __slots__ = ("is_trusted", "seen")
+    __slots__ = ("hides_failure", "is_trusted", "seen")
 
     def __init__(self) -> None:
         self.seen = 0
+        #: No look was a surprise.
         self.is_trusted = True
+        #: The redacted span does not tell that a call failed, or how.
+        self.hides_failure = False
+
+    def needs_look(self) -> bool:
+        """Whether this one must be mapped once more; counts it."""
+        seen, self.seen = self.seen, self.seen + 1
+        return not self.is_trusted or seen < _LOOKS or seen % _SAMPLE == 0
 
 
 class ItemShapes:
     """What is known of each kind."""
 
     def __init__(self) -> None:
-        self._seen: Remembered[Kind, _Kind] = Remembered(_MAX_KINDS)
+        self._seen: Remembered[Kind, Shape] = Remembered(_MAX_KINDS)
 
-    def needs_look(self, kind: Kind, facts: Facts | None) -> bool:
-        """Whether this one must be mapped once more; counts it."""
-        if facts is not None and (facts.is_routed or _has_failed(facts)):
-            return True
-        known = self._of(kind)
-        seen, known.seen = known.seen, known.seen + 1
-        return not known.is_trusted or seen < _LOOKS or seen % _SAMPLE == 0
-
-    def distrust(self, kind: Kind) -> None:
-        """A look at one of the kind was a surprise."""
-        self._of(kind).is_trusted = False
-
-    def _of(self, kind: Kind) -> _Kind:
+    def of(self, kind: Kind) -> Shape:
         known = self._seen.get(kind)
         if known is None:
-            known = _Kind()
+            known = Shape()
             self._seen.keep(kind, known)
         return known
 
 
-def _has_failed(facts: Facts) -> bool:
-    for call in facts.calls:  # noqa: SIM110 - a generator costs thrice the time
-        if call.ok is False:
-            return True
-    return False
+def kind_of(redacted: Span, layout: Layout, facts: Facts | None) -> Kind | None:
+    """The kind of a span, None for one that must be looked at. ``layout``: that of its attributes, all of them."""
+    if facts is not None:
+        if facts.is_routed:
+            return None
+        for call in facts.calls:
+            if call.ok is False:
+                return _kind_of_failure(redacted, layout, facts)
+    if redacted.events:
+        return (redacted.scope_name, layout.number, *[event.name for event in redacted.events])
+    return (redacted.scope_name, layout.number)
 
 
-def kind_of(span: Span) -> Kind:
-    return (span.scope_name, *span.attributes, *(event.name for event in span.events))
+def _kind_of_failure(redacted: Span, layout: Layout, facts: Facts) -> Kind | None:
+    error_type = redacted.attributes.get(names.ERROR_TYPE, "")
+    http_status = redacted.attributes.get(names.HTTP_STATUS, 0)
+    failed = [call for call in facts.calls if call.ok is False]
+    if (
+        redacted.events
+        or len(redacted.status_message) > _MAX_MESSAGE
+        or not isinstance(error_type, str)
+        or not isinstance(http_status, str | int)
+        or any(call.role != "run" for call in failed)
+    ):
+        return None
+    told = frozenset([call.error_kind for call in failed])
+    status = redacted.status_code, redacted.status_message
+    return (redacted.scope_name, layout.number, told, error_type, http_status, *status)

@@ -1,8 +1,8 @@
 """Mapping in processes of their own, where there is much to map: the door's interpreter is left to the door.
 
 They start with the first large batch and end after some idle minutes, run at a low priority, so that a busy machine
-answers first, and end with the collector, also when it is killed. One that dies costs nothing: its records are mapped
-again, each alone; only a record that kills its process twice is set aside.
+answers first, and end with the collector, also when it is killed. One that dies or hangs costs nothing: its records are
+mapped again, each alone; only a record that kills its process twice is set aside.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import logging
 import math
 import multiprocessing as mp
 import os
+import queue
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import connection
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 
 from collector.faults import Fault
 from collector.record_mapper import Mapped, RecordMapper, Work
@@ -35,14 +35,20 @@ _CHUNK_EVENTS = 1_000
 _CHUNK_BYTES = 4 * 2**20
 _NICENESS = 10
 _IDLE_S = 300.0
-#: Decoding makes many objects and no cycles: collected rarely, they cost a sixth less.
-GC_THRESHOLDS = (100_000, 50, 50)
+#: The longest request takes seconds, on a machine that is busy with other things a minute.
+_HANGS_S = 600.0
+#: Where no process can live, the next try comes so much later.
+_PAUSE_S = 60.0
 #: A record that killed so many processes, alone with them, is set aside.
 _DEATHS = 2
-#: The processes died, or were ended on account of others that did.
-_LOST = (BrokenProcessPool, CancelledError)
-_NOTHING = Work([], {}, None)
 _DIED = Fault("Died", "the process that mapped it died each time", "")
+#: Decoding makes many objects and no cycles: collected rarely, they cost a sixth less.
+GC_THRESHOLDS = (100_000, 50, 50)
+_NOTHING = Work([], {}, None)
+
+
+class _Died(RuntimeError):  # noqa: N818 - a state
+    """A process is gone, or can't be started."""
 
 
 class MappingPool:
@@ -54,84 +60,138 @@ class MappingPool:
         self._key = key
         self._processes = processes
         self._own = RecordMapper(settings, key)
-        self._executor: ProcessPoolExecutor | None = None
-        self._used_at = 0.0
+        #: One a process, each with its own: who waits for one holds up no other.
+        self._threads = ThreadPoolExecutor(max(1, processes), thread_name_prefix="mapping")
+        self._all = [_Process(settings, key) for _ in range(processes)]
+        self._free: queue.SimpleQueue[_Process] = queue.SimpleQueue()
+        for process in self._all:
+            self._free.put(process)
+        self._used_at = -math.inf
+        self._paused_until = -math.inf
 
     def begin(self, work: Work) -> Callable[[], list[Mapped]]:
         """Start to map; what is returned waits for the result, in the records' order."""
-        if not self._processes or sum(record.header.events for record in work.records) < _WORTH_EVENTS:
+        is_much = sum(record.header.events for record in work.records) >= _WORTH_EVENTS
+        if not (self._processes and is_much) or time.monotonic() < self._paused_until:
             return lambda: [self._own.map(work)]
         self._used_at = time.monotonic()
         parts = [work._replace(records=chunk) for chunk in _chunks(work)]
-        futures = [self._submitted(part) for part in parts]
+        futures = [self._threads.submit(self._map, part) for part in parts]
         return lambda: [
-            mapped for part, future in zip(parts, futures, strict=True) for mapped in self._result(part, future)
+            mapped
+            for part, future in zip(parts, futures, strict=True)
+            for mapped in future.result() or self._each(part)
         ]
 
     @property
     def rest_in_s(self) -> float:
         """Seconds until the processes have been idle for long; infinite where there are none."""
-        return math.inf if self._executor is None else max(0.0, self._used_at + _IDLE_S - time.monotonic())
+        return max(0.0, self._used_at + _IDLE_S - time.monotonic()) if self._used_at > 0 else math.inf
 
     def rest(self) -> None:
         """End processes that have been idle for long: they hold memory."""
         if self.rest_in_s == 0.0:
-            self.close()
+            self._used_at = -math.inf
+            for process in self._all:
+                process.end()
 
     def close(self) -> None:
-        """End the processes; what they were at is done first."""
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(cancel_futures=True)
+        """End the processes, also those at work."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for process in self._all:
+            process.kill()
+        self._threads.shutdown()
+        for process in self._all:
+            process.end()
 
-    def _submit(self, work: Work) -> Future[Mapped]:
-        """Raises BrokenProcessPool where the processes just died."""
-        if self._executor is None:
-            self._executor = ProcessPoolExecutor(
-                self._processes, mp.get_context("spawn"), _prepare_process, (self._settings, self._key)
-            )
-        return self._executor.submit(_map, work)
-
-    def _submitted(self, work: Work) -> Future[Mapped]:
-        """As ``_submit``, but the future tells."""
+    def _map(self, work: Work) -> list[Mapped]:
+        """The result of some process; empty where it died."""
+        process = self._free.get()
         try:
-            return self._submit(work)
-        except BrokenProcessPool as error:
-            failed: Future[Mapped] = Future()
-            failed.set_exception(error)
-            return failed
+            return [process.map(work)]
+        except _Died as error:
+            logger.error("%s; it was at %d records, which are mapped again one by one", error, len(work.records))
+            return []
+        finally:
+            self._free.put(process)
 
-    def _result(self, work: Work, future: Future[Mapped]) -> list[Mapped]:
-        try:
-            return [future.result()]
-        except _LOST:
-            logger.error("a process that mapped records died; mapping %d again, one by one", len(work.records))
+    def _each(self, work: Work) -> list[Mapped]:
         return [self._alone(work._replace(records=[record])) for record in work.records]
 
     def _alone(self, work: Work) -> Mapped:
         """Map one record, which may have killed a process before."""
-        deaths = 0
-        while self._processes:
-            try:
-                return self._submit(work).result()
-            except _LOST:
-                self.close()
-                deaths += 1
-            if deaths > _DEATHS:  # the first may have been another's, of the broken processes that it met
-                if self._can_run():
-                    return Mapped(set_aside=[(record, _DIED) for record in work.records])
-                logger.error("no process for mapping can live: the collector maps by itself until its next start")
-                self._processes = 0
-        return self._own.map(work)
-
-    def _can_run(self) -> bool:
-        """Whether it was the record that killed its process, and not the machine."""
+        process = self._free.get()
         try:
-            self._submit(_NOTHING).result()
-        except _LOST:
-            self.close()
-            return False
-        return True
+            for _ in range(_DEATHS):
+                if time.monotonic() < self._paused_until:
+                    return self._own.map(work)
+                try:
+                    return process.map(work)
+                except _Died:
+                    continue
+            process.map(_NOTHING)  # whether it was the record, and not the machine
+            return Mapped(set_aside=[(record, _DIED) for record in work.records])
+        except _Died as error:
+            logger.error("%s: the collector maps by itself for %.0f s", error, _PAUSE_S)
+            self._paused_until = time.monotonic() + _PAUSE_S
+            return self._own.map(work)
+        finally:
+            self._free.put(process)
+
+
+class _Process:
+    """A process that maps one piece of work after the other; started, and started again, when there is some."""
+
+    def __init__(self, settings: Settings, key: bytes) -> None:
+        self._settings = settings
+        self._key = key
+        self._process: mp.process.BaseProcess | None = None
+        self._connection: Connection | None = None
+
+    def map(self, work: Work) -> Mapped:
+        """Raises _Died."""
+        watch = threading.Timer(_HANGS_S, self.kill)
+        watch.daemon = True
+        watch.start()
+        try:
+            connection = self._connection or self._start()
+            connection.send(work)
+            mapped: Mapped = connection.recv()
+        except (OSError, EOFError) as error:
+            self.end()
+            raise _Died(f"a process that maps died, hung or can't be started ({type(error).__name__})") from error
+        finally:
+            watch.cancel()
+        return mapped
+
+    def kill(self) -> None:
+        """Whoever waits for it learns that it died."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def end(self) -> None:
+        """While nobody waits for it: it holds nothing that would be lost."""
+        self.kill()
+        process, connection = self._process, self._connection
+        self._process = self._connection = None
+        if connection is not None:
+            connection.close()
+        if process is not None:
+            process.join()
+
+    def _start(self) -> Connection:
+        ours, theirs = _CONTEXT.Pipe()
+        process = _CONTEXT.Process(target=_serve, args=(theirs, self._settings, self._key), daemon=True)
+        # Ctrl-C goes to the whole group, and we end what we started. What is blocked here is blocked there.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+            theirs.close()  # else nobody would notice that the other side is gone
+        self._process, self._connection = process, ours
+        return ours
 
 
 def _chunks(work: Work) -> Iterator[list[Record]]:
@@ -150,28 +210,18 @@ def _chunks(work: Work) -> Iterator[list[Record]]:
 
 # -- in the processes -----------------------------------------------------------------------------------------------
 
-_mapper: RecordMapper | None = None
+_CONTEXT = mp.get_context("spawn")
 
 
-def _prepare_process(settings: Settings, key: bytes) -> None:
-    global _mapper
+def _serve(connection: Connection, settings: Settings, key: bytes) -> None:
+    """Map what comes until the collector closes the connection, or dies."""
+    os.nice(_NICENESS)
+    mapper = RecordMapper(settings, key)
+    to_frame("calls", [])  # the first one loads what takes a third of a second
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the collector ends us
-    os.nice(_NICENESS)
-    threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
-    _mapper = RecordMapper(settings, key)
-    to_frame("calls", [])  # the first one loads what takes a third of a second
-
-
-def _end_with_parent() -> None:
-    """A collector that was killed can't end its processes."""
-    parent = mp.parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
-    os._exit(1)
-
-
-def _map(work: Work) -> Mapped:
-    assert _mapper is not None
-    return _mapper.map(work)
+    try:
+        while True:
+            connection.send(mapper.map(connection.recv()))
+    except (EOFError, OSError):
+        return

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 import polars as pl
 
-from collector.facts import OfferedSkill, SelectionFact
+from collector.facts import Offer, OfferedSkill, SelectionFact
 from collector.skill_changes import SkillChange, entry_fact
 from pickwise.events import Candidate, Selection, parse_time
 
@@ -45,7 +45,7 @@ class Offers(NamedTuple):
     candidates: dict[str, int]
 
     @classmethod
-    def of(cls, offered: Iterable[OfferedSkill], selections: Iterable[Selection], received_at: int) -> Self:
+    def of(cls, offered: Iterable[Offer], selections: Iterable[Selection], received_at: int) -> Self:
         """``received_at`` (ns) stands in for no time."""
         return cls(_earliest(offered), _candidate_times(selections, received_at))
 
@@ -118,18 +118,24 @@ class ObservedSkills:
             known.definitions[fact] = min(time, known.definitions.get(fact, time))
 
 
-def _earliest(offered: Iterable[OfferedSkill]) -> list[OfferedSkill]:
-    """One offer a skill and definition, the earliest, in order of time.
+def _earliest(offered: Iterable[Offer]) -> list[OfferedSkill]:
+    """Each skill and definition at its earliest time, in order of time.
 
-    Schemas are told apart by identity: the same menu, turn after turn, is one object. Equal ones that are not the same
-    only come to be looked at twice.
+    Menus and schemas are told apart by identity: the same menu, turn after turn, is one object. Equal ones that are
+    not the same only come to be looked at twice.
     """
+    menus: dict[int, Offer] = {}
+    for offer in offered:
+        earlier = menus.get(id(offer.skills))
+        if earlier is None or offer.time < earlier.time:
+            menus[id(offer.skills)] = offer
     first: dict[tuple[str, str | None, str | None, int], OfferedSkill] = {}
-    for skill in offered:
-        key = (skill.skill_id, skill.name, skill.description, id(skill.parameters_schema))
-        known = first.get(key)
-        if known is None or skill.time < known.time:
-            first[key] = skill
+    for offer in menus.values():
+        for skill in offer.skills:
+            key = (skill.skill_id, skill.name, skill.description, id(skill.parameters_schema))
+            known = first.get(key)
+            if known is None or offer.time < known.time:
+                first[key] = OfferedSkill.of(skill, offer.time)
     return sorted(first.values(), key=lambda skill: (skill.time, skill.skill_id))
 
 

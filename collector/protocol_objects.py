@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from collector.remembered import Remembered
+from collector.remembered import Remembered, once_a_word
 
 _ROLES = frozenset(["system", "developer", "user", "human", "assistant", "ai", "model", "tool", "function"])
 _PROTOCOL = re.compile(r"message|call|tool|function|text|human|user|assistant|system|^ai$|constructor|response", re.I)
@@ -112,24 +111,24 @@ def _frame(value: dict[Any, Any], around: str) -> Frame:
     return Frame(is_bare_result, holds_result, not _DEFINING.isdisjoint(value), tuple(fields))
 
 
-@lru_cache(1_024)
+@once_a_word
 def is_user(role: str) -> bool:
     return _OF_USER.search(role) is not None
 
 
-@lru_cache(1_024)
+@once_a_word
 def is_tool(role: str) -> bool:
     """Whether what stands in a message of the role is the result of a call."""
     return _OF_TOOL.search(role) is not None
 
 
-@lru_cache(1_024)
+@once_a_word
 def is_protocol(kind: str) -> bool:
     """Whether a ``type`` is that of a message, a part, a call or an answer."""
     return _PROTOCOL.search(kind) is not None
 
 
-@lru_cache(1_024)
+@once_a_word
 def _is_role(said: str) -> bool:
     return said.lower() in _ROLES or is_tool(said) or is_user(said)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from itertools import count
 from typing import Literal, NamedTuple
 
 from collector.mapping import attributes as names
@@ -74,6 +74,8 @@ class Layout(NamedTuple):
     kinds: tuple[str, ...]
     #: Those with the role of a group of flattened attributes, each with its group.
     roles: tuple[tuple[str, str], ...]
+    #: Its own: stands for all the names where a dictionary is asked for something that hangs on them.
+    number: int
 
 
 def _constants() -> tuple[frozenset[str], tuple[str, ...]]:
@@ -91,6 +93,7 @@ NAMES, _PREFIXES = _constants()
 
 
 _layouts: Remembered[tuple[str, ...], Layout] = Remembered(_LAYOUTS)
+_numbers = count()
 
 
 def layout_of(attributes: Attributes) -> Layout:
@@ -110,10 +113,10 @@ def _layout(attributes: Sequence[str]) -> Layout:
         any(place.is_telling for _, _, place in places),
         tuple(name for name in attributes if name in _KINDS),
         tuple((name, found[1]) for name in attributes if name.endswith("role") and (found := _GROUP.match(name))),
+        next(_numbers),
     )
 
 
-@lru_cache(CACHED)
 def place_of(name: str) -> Place | None:
     """How to keep the attribute; None for one that no mapper reads."""
     if name not in NAMES and not name.startswith(_PREFIXES):

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from collector.access import Caller
 from collector.body import TooLarge, inflate, media_type
 from collector.otlp import logs_response, metrics_response, traces_response
-from collector.problems import PROTOBUF, timed_out, unsupported
+from collector.problems import PROTOBUF, invalid, timed_out, unsupported
 from collector.service import Collector, OtlpEncoding
 from collector.weight import LIGHT_BYTES, LIGHT_RECORDS, count_byte, is_light_message
 from pickwise.events import MAX_REQUEST_BYTES
@@ -153,6 +154,8 @@ async def _read(request: Request, limit: int) -> bytes:
                 parts.append(part)
     except TimeoutError as error:
         raise timed_out(f"expected the whole body within {BODY_TIMEOUT_S:.0f} s") from error
+    except ClientDisconnect as error:
+        raise invalid("the sender closed the connection before its body had arrived") from error
     return b"".join(parts)
 
 

@@ -45,11 +45,20 @@ def _octets(address: str) -> bool:
     return all(int(part) < 256 for part in address.split("."))
 
 
+def _few_groups(number: str) -> bool:
+    """Whether it is written as telephone numbers are, and no list of numbers."""
+    return len(_GROUP.findall(number)) <= _MAX_GROUPS
+
+
 def _pattern(text: str) -> re.Pattern[str]:
     # ASCII: a Chinese character next to a number or an address is no part of it.
     return re.compile(text, re.ASCII | re.DOTALL)
 
 
+_GROUP = re.compile(r"\d+")
+_MAX_GROUPS = 7
+
+#: A sender chooses the text, so no pattern may look at a place more than some hundred times.
 #: In this order: the longer forms first, so that no part of one is taken for another.
 MASKS: tuple[Mask, ...] = (
     Mask(
@@ -57,14 +66,14 @@ MASKS: tuple[Mask, ...] = (
         ("-----BEGIN",),
         _pattern(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"),
     ),
-    Mask("jwt", ("eyJ",), _pattern(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")),
+    Mask("jwt", ("eyJ",), _pattern(r"\beyJ[\w-]{8,4096}+\.[\w-]{8,}\.[\w-]*")),
     Mask("bearer_token", ("earer ",), _pattern(r"(?<=[Bb]earer )[\w.~+/=-]{8,}")),
     Mask("aws_key", ("A",), _pattern(r"\b(?:AKIA|ASIA|AROA|AIDA)[0-9A-Z]{16}\b")),
     Mask(
         "api_key",
         ("-", "_", "AIza"),
         _pattern(
-            r"\b(?:sk|pk|rk)[-_](?=[\w-]*\d)[\w-]{16,}|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|"
+            r"\b(?:sk|pk|rk)[-_](?=[\w-]{0,256}?\d)[\w-]{16,}|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|"
             r"\bxox[abprs]-[\w-]{10,}|\bAIza[\w-]{30,}|\bhf_\w{20,}|\bnpm_\w{30,}|\bpypi-[\w-]{20,}|"
             r"\bpw_[0-9a-f]{6,}_[\w-]{8,}"  # our own
         ),
@@ -86,9 +95,10 @@ MASKS: tuple[Mask, ...] = (
         "phone",
         (),
         _pattern(
-            r"(?<![\w.])(?:\+\d{1,3}[ .-]?(?:\(?\d{1,4}\)?[ .-]?){2,5}\d{2,4}|"
+            r"(?<![\w.])(?:\+\d(?:\)?[ .-]?\(?\d){3,25}(?<=\d\d)|"
             r"\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}|1[3-9]\d[ -]?\d{4}[ -]?\d{4})(?![\w])"
         ),
+        _few_groups,
     ),
     Mask("ip_address", (), _pattern(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])"), _octets),
 )
@@ -106,6 +116,8 @@ _ECHO = re.compile(
 _ECHOED = "[argument]"
 #: Shorter values are words like any other, and no secret.
 _ECHO_BYTES = 4
+#: Where a call has more argument values, its error is not searched for each, and so not kept.
+_MAX_ECHOES = 1_000
 
 
 class Redactor:
@@ -113,8 +125,8 @@ class Redactor:
 
     def __init__(self, settings: Settings, key: bytes) -> None:
         block = (_sha256(key).digest() if len(key) > _BLOCK_BYTES else key).ljust(_BLOCK_BYTES, b"\0")
-        self._inner = bytes(byte ^ 0x36 for byte in block)
-        self._outer = bytes(byte ^ 0x5C for byte in block)
+        self._inner = _sha256(bytes(byte ^ 0x36 for byte in block))
+        self._outer = _sha256(bytes(byte ^ 0x5C for byte in block))
         self._hash_queries = settings.store_queries == "hash"
         self._allowed = frozenset(settings.allow_arguments)
         self.counts: Counter[str] = Counter()
@@ -130,7 +142,10 @@ class Redactor:
     def error_message(self, text: str, skill_id: str, arguments: Any = None) -> str:
         """The masked text without the argument values that errors like to echo, cut to its limit."""
         text = _ECHO.sub(lambda found: f"{found[1]}{_ECHOED}", text[:_LOOK_AT])
-        for value in self._secret_values(skill_id, arguments):
+        values = self._secret_values(skill_id, arguments)
+        if len(values) > _MAX_ECHOES:
+            return described(text)
+        for value in values:
             text = text.replace(value, _ECHOED)
         return cut_utf8(self.text(text), MAX_ERROR_MESSAGE_BYTES)[0]
 
@@ -145,13 +160,19 @@ class Redactor:
         """The arguments as JSON, each value replaced by its type and length unless its name is allow-listed."""
         if value is None:
             return None
+        kept: Any = described(value)
+        taken_out = 1
         if isinstance(value, dict):
-            allowed = self._allowed_names(skill_id, value) if self._allowed else ()
-            taken_out = len(value) - len(allowed)
-            kept: Any = {name: item if name in allowed else self._redacted(item) for name, item in value.items()}
-        else:
-            taken_out = 1
-            kept = self._redacted(value)
+            kept = {
+                # Described without a call where it is a text, as most values are.
+                name: f"string({len(item)})" if type(item) is str else described(item)
+                for name, item in value.items()
+            }
+            taken_out = len(value)
+            if self._allowed:
+                allowed = self._allowed_names(skill_id, value)
+                kept.update((name, value[name]) for name in allowed)
+                taken_out -= len(allowed)
         if taken_out:
             self.counts["argument"] += taken_out
         encoded = _encode(kept)
@@ -162,8 +183,10 @@ class Redactor:
     def digest(self, data: bytes) -> str:
         """A keyed hash: equal for equal data, and no help to who guesses without the key."""
         # HMAC-SHA-256 spelled out (RFC 2104): ``hmac`` takes twice the time for data as short as arguments are.
-        inner = _sha256(self._inner + data).digest()
-        return _sha256(self._outer + inner).hexdigest()[: 2 * _DIGEST_BYTES]
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(data)
+        outer.update(inner.digest())
+        return outer.hexdigest()[: 2 * _DIGEST_BYTES]
 
     def _allowed_names(self, skill_id: str, arguments: Iterable[str]) -> set[str]:
         return {name for name in arguments if self._is_allowed(skill_id, name)}
@@ -177,10 +200,6 @@ class Redactor:
             arguments = [value for name, value in arguments.items() if not self._is_allowed(skill_id, name)]
         values = {value for value in _leaves(arguments) if len(value.encode("utf-8", "replace")) >= _ECHO_BYTES}
         return sorted(values, key=lambda value: (-len(value), value))
-
-    def _redacted(self, value: Any) -> Any:
-        """What stands for an argument value."""
-        return described(value)
 
 
 def _masked(text: str) -> tuple[str, tuple[str, ...]]:

@@ -15,7 +15,7 @@ import msgspec
 from collector.facts import Facts, OfferedSkill
 from collector.mapping import attributes as names
 from collector.read_attributes import ANY_SPAN, NAMES, Layout, group_roles, layout_of
-from collector.redact import Redactor
+from collector.redact import Redactor, described
 from collector.redact_values import UserText, ValueRedactor
 from collector.spans import Attributes, LogRecord, Span, SpanEvent
 
@@ -23,6 +23,7 @@ from collector.spans import Attributes, LogRecord, Span, SpanEvent
 _GIVEN = frozenset({names.OI_INPUT, names.TL_INPUT})
 _RETURNED = frozenset({names.OI_OUTPUT, names.TL_OUTPUT})
 _TOOL_KINDS = frozenset({"tool", "execute_tool"})
+_NO_QUERIES: frozenset[str] = frozenset()
 
 
 def _no_arguments(_trace_id: str) -> list[Any]:
@@ -47,24 +48,31 @@ class ItemRedactor:
         span: Span,
         facts: Facts | None,
         arguments: Callable[[str], list[Any]] = _no_arguments,
+        layout: Layout | None = None,
     ) -> Span | None:
         """The span as it is kept; None where no mapper reads anything of it.
 
-        ``arguments``: those known of the calls of a trace, which an error text of the trace must not repeat.
+        ``arguments``: those known of the calls of a trace, which an error text of the trace must not repeat;
+        ``layout``: that of its attributes, where it is known.
         """
         own = span.attributes
-        layout = layout_of(own)
-        events = [event for event in span.events if event.name in NAMES or layout_of(event.attributes).is_telling]
+        layout = layout or layout_of(own)
+        events, message, known = span.events, span.status_message, []
+        if events:
+            events = [event for event in events if event.name in NAMES or layout_of(event.attributes).is_telling]
         if facts is None and not layout.is_telling and all(event.name in ANY_SPAN for event in events):
             return None
         self._begin(facts)
-        known = arguments(span.trace_id) if span.status_message or events else []
+        if message or events:
+            known = arguments(span.trace_id)
+            message = self._error(message, known)
+            events = [self._event(event, known) for event in events]
         return msgspec.structs.replace(
             span,
-            name=self._values.label(span.name),
-            status_message=self._error(span.status_message, known),
+            name=span.name if span.name in self._values.clean_labels else self._values.label(span.name),
+            status_message=message,
             attributes=self._attributes(own, layout, runs_tool=_runs_tool(own, layout)),
-            events=[self._event(event, known) for event in events],
+            events=events,
             resource=self._shared(span.resource),
         )
 
@@ -95,8 +103,10 @@ class ItemRedactor:
         return msgspec.structs.replace(skill, **masked)
 
     def _begin(self, facts: Facts | None) -> None:
-        selections = facts.selections if facts is not None else ()
-        self._values.queries = frozenset([found.query for found in selections if found.query])
+        queries = _NO_QUERIES
+        if facts is not None and facts.selections:
+            queries = frozenset([found.query for found in facts.selections if found.query])
+        self._values.queries = queries
         self._values.has_masked_label = False
 
     def _attributes(
@@ -115,6 +125,8 @@ class ItemRedactor:
                 kept[name] = values.arguments(value)
             elif content == "definitions" and (defined := values.definitions(value)) is not None:
                 kept[name] = defined
+            elif isinstance(value, int | float):
+                kept[name] = value if isinstance(value, bool) else described(value)
             else:
                 whose = "tool" if content == "result" or (runs_tool and name in _RETURNED) else role
                 text = texts.setdefault(place.family or name, UserText())

@@ -6,7 +6,7 @@ any form (`redact_values`), with the same result. Whatever is not quite of the f
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from collector import protocol_objects as shapes
 from collector.redact import described
@@ -35,6 +35,18 @@ class Values(Protocol):
     def put(self, holder: Any, key: Any, value: Any, role: str, text: Any, depth: int) -> None: ...
 
 
+class KnownMessage(NamedTuple):
+    """A message that may come again, as each turn of a conversation repeats those before it.
+
+    It is kept the same wherever it stands, unless a text of it is a query or the user's last.
+    """
+
+    #: JSON, as is what stands in it before and after a user's last text.
+    kept: str
+    texts: tuple[str, ...]
+    around: tuple[str, str] | None = None
+
+
 def redact_message(message: Any, values: Values, words: Words) -> bool:
     """Redact a message, an item of a list, where it stands; False for one of another form, which stays as it is."""
     if not isinstance(message, dict):
@@ -57,31 +69,53 @@ def redact_message(message: Any, values: Values, words: Words) -> bool:
 def _redact_speech(parts: list[Any], role: str, values: Values, words: Words) -> None:
     queries, clean_labels = values.queries, values.clean_labels
     for index, part in enumerate(parts):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if (
-            kind == "text"
-            and len(part) == 2
-            and isinstance(content := part.get("content"), str)
-            and content not in queries
-            and not content.startswith(("{", "["))
-        ):
+        content = _said(part)
+        if content is not None and content not in queries:
             part["content"] = f"string({len(content)})"
             if role == "user":
                 words.note(part, "content", content)
-        elif (
-            kind == "tool_call"
-            and len(part) == 4
-            and "arguments" in part
-            and isinstance(call_id := part.get("id"), str)
-            and isinstance(name := part.get("name"), str)
-        ):
-            if call_id not in clean_labels:
-                part["id"] = values.label(call_id)
-            if name not in clean_labels:
-                part["name"] = values.label(name)
+        elif _is_call(part):
+            if part["id"] not in clean_labels:
+                part["id"] = values.label(part["id"])
+            if part["name"] not in clean_labels:
+                part["name"] = values.label(part["name"])
             part["arguments"] = values.arguments(part["arguments"])
         else:
             values.put(parts, index, part, role, words, _DEPTH)
+
+
+def texts_of(message: Any) -> tuple[str, ...] | None:
+    """What a message says; None if any part of it is of no usual form, and may hold other texts."""
+    parts = message.get("parts") if isinstance(message, dict) else None
+    if not isinstance(parts, list):
+        return None
+    texts = []
+    for part in parts:
+        text = _said(part)
+        if text is not None:
+            texts.append(text)
+        elif not _is_call(part) and _result_key(part) is None:
+            return None
+    return tuple(texts)
+
+
+def _said(part: Any) -> str | None:
+    """The text of a part that is one; None for any other, and for JSON, which may hold messages itself."""
+    if not isinstance(part, dict) or part.get("type") != "text" or len(part) != 2:
+        return None
+    content = part.get("content")
+    return content if isinstance(content, str) and not content.startswith(("{", "[")) else None
+
+
+def _is_call(part: Any) -> bool:
+    return (
+        isinstance(part, dict)
+        and part.get("type") == "tool_call"
+        and len(part) == 4
+        and "arguments" in part
+        and isinstance(part.get("id"), str)
+        and isinstance(part.get("name"), str)
+    )
 
 
 def _redact_answers(parts: list[Any], values: Values) -> bool:

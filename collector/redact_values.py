@@ -14,7 +14,8 @@ from collector import protocol_objects as shapes
 from collector.mapping.conversation import from_json
 from collector.read_attributes import CACHED
 from collector.redact import Redactor, described
-from collector.redact_messages import redact_message
+from collector.redact_messages import KnownMessage, redact_message, texts_of
+from collector.remembered import Remembered
 
 _MAX_LABEL = 512
 #: Labels that something was masked in, and menus: so many are remembered.
@@ -22,24 +23,45 @@ _MASKED = 1_024
 _MENUS = 256
 _MAX_MENU = 256 * 1024
 _MAX_DEPTH = 64
+#: Messages that are remembered; and the characters of a list of them beyond which ``from_json`` may refuse it.
+_MESSAGES = 8_192
+_MAX_MESSAGES = 1_000_000
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
+_encode = msgspec.json.Encoder().encode
+#: A message that is not kept alike wherever it stands.
+_UNUSUAL = KnownMessage("", ())
+#: Stands where a text is to be put.
+_HOLE = "<pickwise: a text>"
 
 
 class UserText:
     """The last text that a user wrote in a list of messages: where its place is, and what it was."""
 
-    __slots__ = ("_holder", "_key", "_text")
+    __slots__ = ("_around", "_holder", "_key", "_text")
 
     def __init__(self) -> None:
         self._holder: Any = None
         self._key: Any = None
         self._text = ""
+        self._around: tuple[str, str] | None = None
 
-    def note(self, holder: Any, key: Any, text: str) -> None:
-        self._holder, self._key, self._text = holder, key, text
+    def note(self, holder: Any, key: Any, text: str, around: tuple[str, str] | None = None) -> None:
+        """``around``: the place is that of a whole message, whose JSON this is before and after the text."""
+        self._holder, self._key, self._text, self._around = holder, key, text, around
 
     def put_back(self, redactor: Redactor) -> None:
         if self._holder is not None:
-            self._holder[self._key] = redactor.query(self._text)[0]
+            masked = redactor.query(self._text)[0]
+            self._holder[self._key] = masked if self._around is None else _put_between(self._around, masked)
+
+    def around(self, message: Any) -> tuple[str, str] | None:
+        """The JSON of the message before and after the text, if there is one in it."""
+        if self._holder is None:
+            return None
+        described_text, self._holder[self._key] = self._holder[self._key], _HOLE
+        before, *after = _as_json(message).split(_as_json(_HOLE))
+        self._holder[self._key] = described_text
+        return (before, after[0]) if len(after) == 1 else None
 
 
 class ValueRedactor:
@@ -55,6 +77,7 @@ class ValueRedactor:
         self.clean_labels: set[str] = set()
         self._masked_label = lru_cache(_MASKED)(redactor.text)
         self._definitions = lru_cache(_MENUS)(self._masked_definitions)
+        self._messages: Remembered[tuple[bytes], KnownMessage] = Remembered(_MESSAGES)
 
     def label(self, value: Any) -> Any:
         """A name, an id, a kind; or a list of them."""
@@ -101,18 +124,68 @@ class ValueRedactor:
 
     def _json_text(self, value: str, role: str, depth: int) -> str | None:
         """JSON text stays text: the user's words are put back before it is encoded. None for what is no JSON."""
+        if not depth and value[0] == "[" and len(value) <= _MAX_MESSAGES and not shapes.is_tool(role):
+            return self._message_list(value, role)
         decoded = from_json(value) if depth <= _MAX_DEPTH else value
         if isinstance(decoded, str):
             return None
         words = UserText()
-        if isinstance(decoded, list) and not depth and not shapes.is_tool(role):
-            for index, item in enumerate(decoded):  # nobody else has it
-                if not redact_message(item, self, words):
-                    self.put(decoded, index, item, role, words, 2)
-        else:
-            decoded = self._value(decoded, role, words, depth + 1)
+        decoded = self._value(decoded, role, words, depth + 1)
         words.put_back(self._redactor)
         return _as_json(decoded)
+
+    # -- lists of messages ------------------------------------------------------------------------------------------
+
+    def _message_list(self, text: str, role: str) -> str | None:
+        """A list of messages, or of anything else, as JSON text; None for what is no JSON."""
+        words, queries, messages = UserText(), self.queries, self._messages
+        unusual: list[int] = []
+        try:
+            items: list[Any] = _ITEMS.decode(text)
+            for index, item in enumerate(items):
+                raw = bytes(item)
+                known = messages.get((raw,)) or self._learned(raw)
+                if known is not _UNUSUAL and (not queries or queries.isdisjoint(known.texts)):
+                    items[index] = known.kept
+                    if known.around is not None:
+                        words.note(items, index, known.texts[-1], known.around)
+                elif known.around is not None and len(known.texts) == 1:
+                    items[index] = _put_between(known.around, self._redactor.query(known.texts[0])[0])
+                else:
+                    unusual.append(index)
+                    self._put_item(items, index, msgspec.json.decode(raw), role, words)
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        words.put_back(self._redactor)
+        for index in unusual:
+            items[index] = _as_json(items[index])
+        return f"[{','.join(items)}]"
+
+    def _put_item(self, items: list[Any], index: int, item: Any, role: str, words: UserText) -> None:
+        """Put what is kept of an item of any form into its place."""
+        items[index] = item
+        if not redact_message(item, self, words):
+            self.put(items, index, item, role, words, 2)
+
+    def _learned(self, raw: bytes) -> KnownMessage:
+        known = self._known(raw)
+        self._messages.keep((raw,), known)
+        return known
+
+    def _known(self, raw: bytes) -> KnownMessage:
+        message = msgspec.json.decode(raw)
+        texts = texts_of(message)
+        if texts is None:
+            return _UNUSUAL
+        before = self.queries, self.has_masked_label
+        self.queries, self.has_masked_label = frozenset(), False
+        words = UserText()
+        is_usual = redact_message(message, self, words) and not self.has_masked_label
+        self.queries, self.has_masked_label = before
+        around = words.around(message)
+        if not is_usual or (around is None and texts and message["role"] == "user"):
+            return _UNUSUAL
+        return KnownMessage(_as_json(message), texts, around)
 
     def _value(self, value: Any, role: str, text: UserText, depth: int) -> Any:
         if value is None or isinstance(value, bool):
@@ -196,5 +269,9 @@ class ValueRedactor:
         return [self.masked(item, depth + 1) for item in value] if isinstance(value, list) else value
 
 
+def _put_between(around: tuple[str, str], text: str) -> str:
+    return _as_json(text).join(around)
+
+
 def _as_json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    return _encode(value).decode()

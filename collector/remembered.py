@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
 K = TypeVar("K", bound=tuple[Hashable, ...])
@@ -11,6 +12,8 @@ V = TypeVar("V")
 #: Characters of all keys together, and of one that is worth its place.
 _MAX_TEXT = 8 * 1024 * 1024
 _MAX_KEY = 256 * 1024
+#: Words that are remembered, and the length of what is one.
+_WORDS, _WORD = 1_024, 128
 
 
 class Remembered(dict[K, V]):
@@ -30,6 +33,17 @@ class Remembered(dict[K, V]):
             self._text = 0
         self._text += text
         self[key] = value
+
+
+def once_a_word(found: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Remembers the answers for words; a sender may put a megabyte in the place of one."""
+    known = lru_cache(_WORDS)(found)
+
+    @wraps(found)
+    def answer(text: str) -> bool:
+        return known(text) if len(text) <= _WORD else found(text)
+
+    return answer
 
 
 def _length(part: Any) -> int:

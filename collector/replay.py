@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from collector.archive import UnreadableArchive
@@ -282,7 +283,7 @@ class _Found:
 def _without_repeats(rows: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
     """The first of each key, but for those that other rows have already."""
     first = rows.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
-    return first.filter(~pl.Series(keys_of(first)).is_in(keys_of(kept)))
+    return first.filter(~np.isin(keys_of(first), keys_of(kept)))
 
 
 def _equal(old: pl.DataFrame, fresh: pl.DataFrame, order: Sequence[str]) -> bool:

@@ -34,7 +34,12 @@ _OTLP_FIELDS = (
 )
 #: Fields that a refusal is counted under: a word that only looks like a field may be a sender's text.
 _FIELDS = frozenset(
-    [*_OTLP_FIELDS.split(), "type", *(name for event in EVENT_TYPES.values() for name in event.__struct_fields__)]
+    [
+        *_OTLP_FIELDS.split(),
+        "type",
+        "project",
+        *(name for event in EVENT_TYPES.values() for name in event.__struct_fields__),
+    ]
 )
 _OTHER = "other"
 #: Reasons of one request that are looked at.

@@ -177,7 +177,10 @@ class Wal:
         return pending.future
 
     def read(self, max_events: int, max_bytes: int) -> list[Record]:
-        """The next synced records after those already read, at least one where there is any. One reader only."""
+        """The next synced records after those already read, at least one where there is any. One reader only.
+
+        Raises OSError where not one could be read; the same ones are read when it is called again.
+        """
         records: list[Record] = []
         events = size = 0
         while events < max_events and size < max_bytes:
@@ -195,6 +198,10 @@ class Wal:
             except TornRecord as torn:
                 self._note_damage(segment, torn)
                 offset = end
+            except OSError:
+                if not records:
+                    raise
+                max_bytes = 0  # what was read is good; the rest is tried again
             self._cursor = (segment, offset)
         return records
 

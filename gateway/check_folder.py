@@ -169,8 +169,8 @@ def _registries(data_dir: Path) -> Iterator[Check]:
         yield Check("registries", "ok", f"{len(active)} projects have declared their skills")
         return
     shown = ", ".join(without[:5]) + (" …" if len(without) > 5 else "")
-    mend = f"pickwise import FILE --format skills --project {without[0]}"
-    finding = f"no registry is declared for {shown}: without it nothing tells an invented name"
+    mend = f"import a registry for a full verdict: pickwise import FILE --format skills --project {without[0]}"
+    finding = f"no registry is declared for {shown}: names are judged against the skills that were seen offered"
     yield Check("registries", "note", finding, mend)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.keys import has_active_key
+from collector.control import Control
+from collector.keys import KeyStore
 from collector.lock import Holder
 from gateway.check import Check
 from gateway.exposure import is_exposed
@@ -31,6 +33,15 @@ _MANY_REPEATS = 0.3
 _FEW_REPEATS = 100
 _TIMEOUT_S = 10.0
 _METRICS_HINT = "set OTEL_METRICS_EXPORTER=none in the applications, or send metrics elsewhere"
+
+#: What the items of a kind are called.
+_ITEMS = {"traces": "spans", "logs": "log records"}
+_NO_KEY_MEND = "give the sender a key in OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20KEY"
+#: The same for requests that had a good key.
+_DENIED_MENDS = {
+    "role": "for `role` a key with that role (`pickwise keys create --role …`)",
+    "project": "for `project` a key of that project, or leave the project out of the request",
+}
 
 
 class Counters:
@@ -123,16 +134,36 @@ def _closed(answer: httpx.Response) -> Check:
 
 def _keys(settings: Settings, held: Holder) -> Check:
     exposed = is_exposed(settings.model_copy(update={"host": held.address or "127.0.0.1"}))
-    has_keys = has_active_key(settings.data_dir)
+    states = _key_states(settings.data_dir)
     where = f"it listens on {held.address}"
-    if exposed and (not has_keys or settings.require_keys is False):
+    needs_key = bool(states) if settings.require_keys is None else settings.require_keys
+    if needs_key and "active" not in states:
+        finding = f"{where}; requests need an API key, and no key is active: {_gone(states)}. All are answered 401"
+        return Check("keys", "bad", finding, f"`pickwise keys create --data-dir {settings.data_dir}`")
+    if exposed and not needs_key:
         mend = (
             f"`pickwise keys create --data-dir {settings.data_dir}`, and leave require_keys out; or listen on 127.0.0.1"
         )
         return Check("keys", "bad", f"{where}, which other machines reach, and asks for no key", mend)
-    if has_keys:
+    if needs_key:
         return Check("keys", "ok", f"{where}; requests need an API key")
     return Check("keys", "ok", f"{where}, for this machine only; no key is needed")
+
+
+def _gone(states: set[str]) -> str:
+    """What became of the keys. The end of the last one closes a service, it does not open it."""
+    return f"the last was {' or '.join(sorted(states))}" if states else "there is none"
+
+
+def _key_states(data_dir: Path) -> set[str]:
+    """`active`, `revoked`, `expired`: what the keys of the folder are; nothing where it has none."""
+    if not (data_dir / "control.sqlite").exists():
+        return set()
+    control = Control(data_dir)
+    try:
+        return {key.state(time.time()) for key in KeyStore(control).all()}
+    finally:
+        control.close()
 
 
 def _later(client: httpx.Client, now: Counters, settings: Settings) -> Counters:
@@ -206,7 +237,9 @@ def _rejected(seen: Seen) -> Check:
     share = count / (count + seen.now.total("pickwise_accepted_total"))
     fields = list(seen.now.by("pickwise_rejected_fields_total", "field"))
     reason = f"; most often wrong: {', '.join(fields[:3])}" if fields else ""
-    finding = f"{_listed(kinds)} were refused ({share:.1%} of all){reason}"
+    finding = (
+        f"{_listed({_ITEMS.get(kind, kind): n for kind, n in kinds.items()})} were refused ({share:.1%} of all){reason}"
+    )
     mend = "the answers name each with its reason: see what the sender logs of partial success"
     return Check("rejected items", "bad" if share > _MANY_REJECTED else "note", finding, mend)
 
@@ -222,7 +255,8 @@ def _denied(seen: Seen) -> Check | None:
     reasons = seen.now.by("pickwise_denied_total", "reason")
     if not reasons:
         return None
-    mend = "give the sender a key in OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20KEY; see docs/security.md"
+    mends = dict.fromkeys(_DENIED_MENDS.get(reason, _NO_KEY_MEND) for reason in reasons)
+    mend = f"{'; '.join(mends)}; see docs/security.md"
     return Check("refused keys", "note", f"requests refused for their key: {_listed(reasons)}", mend)
 
 

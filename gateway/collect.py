@@ -7,6 +7,7 @@ import gc
 import signal
 import socket
 import sys
+from typing import Protocol
 
 import uvicorn
 from anyio import to_thread
@@ -17,6 +18,7 @@ from collector.mapping_pool import GC_THRESHOLDS
 from collector.service import Collector
 from gateway.app import create_app
 from gateway.exposure import refuse_exposure
+from gateway.supervisor import bind, refuse_same_ports, refuse_unknown_host, reserve_port
 from pickwise.settings import Settings
 
 #: Questions that are answered at once; each may take the memory of a query.
@@ -27,19 +29,36 @@ GRACE_S = 5
 _SWITCH_INTERVAL_S = 0.0005
 
 
-def run(settings: Settings, *, grpc: bool = True) -> None:
-    """Serve until SIGTERM or SIGINT; what was acknowledged is committed before it returns. Raises ExposedError."""
+class Told(Protocol):
+    """Who started the collector is told of it."""
+
+    def listening(self, http_port: int, grpc_port: int | None) -> None:
+        """Requests are taken from now on."""
+
+    def stopping(self) -> None:
+        """A signal came: nothing more is taken, and what was acknowledged will be committed."""
+
+
+def run(settings: Settings, told: Told, *, grpc: bool = True) -> None:
+    """Serve until SIGTERM or SIGINT; what was acknowledged is committed before it returns.
+
+    Raises ExposedError, HostUnknown and PortTaken before anything is started.
+    """
+    refuse_unknown_host(settings.host)
     refuse_exposure(settings)
     # uvicorn handles these while it serves and raises them again afterwards: the commit must come first.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+    if grpc:
+        refuse_same_ports({"--http-port": settings.http_port, "--grpc-port": settings.grpc_port})
+        reserve_port(settings.host, settings.grpc_port, "gRPC", "--grpc-port")  # gRPC itself would say it in C++
     listener = _listen(settings.host, settings.http_port)
-    served = _serve(settings.model_copy(update={"http_port": listener.getsockname()[1]}), listener, grpc)
+    served = _serve(settings.model_copy(update={"http_port": listener.getsockname()[1]}), listener, told, grpc)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(served)
 
 
-async def _serve(settings: Settings, listener: socket.socket, grpc: bool) -> None:
+async def _serve(settings: Settings, listener: socket.socket, told: Told, grpc: bool) -> None:
     to_thread.current_default_thread_limiter().total_tokens = QUESTIONS
     collector = Collector(settings, processes=settings.map_processes)
     collector.start()
@@ -57,17 +76,27 @@ async def _serve(settings: Settings, listener: socket.socket, grpc: bool) -> Non
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_S, lifespan="off"
         )
-        await uvicorn.Server(config).serve(sockets=[listener])
+        told.listening(settings.http_port, grpc_port)
+        await _Server(config, told).serve(sockets=[listener])
     finally:
         if grpc_server is not None:
             grpc_server.stop(GRACE_S).wait()
         await asyncio.to_thread(collector.stop)
 
 
+class _Server(uvicorn.Server):
+    """uvicorn's, which tells of its end when that begins."""
+
+    def __init__(self, config: uvicorn.Config, told: Told) -> None:
+        super().__init__(config)
+        self._told = told
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._told.stopping()
+        await super().shutdown(sockets)
+
+
 def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((host, port))
+    listener = bind(host, port, "HTTP", "--http-port")
     listener.set_inheritable(True)
     return listener

@@ -13,9 +13,10 @@ import msgspec
 from collector.lock import holder
 from gateway.check import Check
 from gateway.check_folder import folder_checks
+from gateway.check_jobs import jobs_checks, rules_check
 from gateway.check_service import service_checks
 from pickwise.embed import WORDS, EmbedderUnavailable, load_embedder
-from pickwise.settings import Settings, SettingsError, load_settings
+from pickwise.settings import Settings, SettingsError, load_settings, unknown_variables
 
 
 def examine(data_dir: Path | None) -> dict[str, Any]:
@@ -26,12 +27,18 @@ def examine(data_dir: Path | None) -> dict[str, Any]:
     except SettingsError as error:
         wrong = Check("settings", "bad", str(error), "correct that setting")
         return {"checks": [msgspec.to_builtins(wrong)], "settings": []}
-    checks = [*_installation(settings), *_folder(settings)]
+    checks = [*_variables(), *_installation(settings), *_folder(settings)]
     return {"checks": [msgspec.to_builtins(check) for check in checks], "settings": list(_sources(settings, flags))}
+
+
+def _variables() -> Iterator[Check]:
+    for finding in unknown_variables():
+        yield Check("settings", "note", finding, "correct its name, or unset it; docs/settings.md lists them")
 
 
 def _installation(settings: Settings) -> Iterator[Check]:
     yield _embedder(settings)
+    yield rules_check(settings)
     if find_spec("sentence_transformers"):
         yield Check("torch extra", "ok", "sentence-transformers is installed")
     else:
@@ -72,6 +79,7 @@ def _folder(settings: Settings) -> Iterator[Check]:
     else:
         yield Check("service", "note", "no service is running on this folder", "start `pickwise serve`")
     yield from folder_checks(settings, is_held=held is not None)
+    yield from jobs_checks(settings)
 
 
 def _sources(settings: Settings, flags: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 
@@ -14,15 +14,14 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from analytics import nightly
 from analytics.alerts import Evaluator
 from analytics.tables import Tables
-from collector.control import JobRunning
+from collector.control import Control
+from gateway.faults import guarded
 from pickwise.settings import Settings
 from ranker import train, weights
 
-log = logging.getLogger(__name__)
-
 
 def run(settings: Settings) -> None:
-    """Run the scheduler until SIGTERM or SIGINT; a running job is finished first."""
+    """Run the scheduler until SIGTERM or SIGINT; a running job is finished first. Raises RuleError at once."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -40,24 +39,22 @@ def run(settings: Settings) -> None:
 
 
 def refresh_weights(settings: Settings) -> None:
-    for project in Tables(settings.data_dir).projects():
-        weights.refresh(settings.data_dir, settings, project)
+    _each_project(settings, "weights", lambda project: weights.refresh(settings.data_dir, settings, project))
 
 
 def catch_up(settings: Settings) -> None:
     """Nights that were missed while nothing ran."""
-    _alone(lambda: nightly.run(settings.data_dir, settings))
+    _each_project(settings, "nightly", lambda project: nightly.run(settings.data_dir, settings, project=project))
 
 
 def night(settings: Settings) -> None:
     """The nightly job, then the training of every project."""
-    _alone(lambda: nightly.run(settings.data_dir, settings))
-    for project in Tables(settings.data_dir).projects():
-        _alone(partial(train.train, settings.data_dir, settings, project=project))
+    catch_up(settings)
+    _each_project(settings, "train", lambda project: train.train(settings.data_dir, settings, project=project))
 
 
-def _alone(job: Callable[[], object]) -> None:
-    try:
-        job()
-    except JobRunning as error:
-        log.info("%s: left to it", error)
+def _each_project(settings: Settings, job: str, run: Callable[[str], object]) -> None:
+    """One project's fault does not stop the others."""
+    with closing(Control(settings.data_dir)) as control:
+        for project in Tables(settings.data_dir).projects():
+            guarded(control, job, project, partial(run, project))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import httpx
 import psutil
+
+from pickwise.settings import SUPERVISED
 
 #: All parts must have ended this long after SIGTERM, seconds; then they are killed.
 STOP_S = 15.0
@@ -20,8 +23,6 @@ STOP_S = 15.0
 #: (an operator, the kernel out of memory) is started again however often.
 SETTLED_S = 10.0
 MAX_FAST_DEATHS = 3
-#: Set in the environment of every part, so that it ends with its supervisor.
-SUPERVISED = "PICKWISE_SUPERVISED"
 
 
 class StartError(RuntimeError):
@@ -128,31 +129,65 @@ class Supervisor:
 
 
 class PortTaken(StartError):  # noqa: N818 - a state of the machine
-    """A port that the service was told to use is in use; the message names the flag that changes it."""
+    """A port that the service was told to use can't be had; the message names the flag that changes it."""
+
+
+class HostUnknown(StartError):  # noqa: N818 - a state of the machine
+    """The host is no address of this machine."""
+
+
+def bind(host: str, port: int, what: str, flag: str) -> socket.socket:
+    """A socket that has the port, a free one for 0, and does not listen yet. Raises PortTaken, HostUnknown."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise _unknown(host, error) from error
+        hint = ", perhaps by another OpenTelemetry collector" if what != "dashboard" else ""
+        raise PortTaken(
+            f"port {port} ({what}) on {host} can't be used{hint}: {error.strerror}; give another with {flag}"
+        ) from error
+    return listener
 
 
 def reserve_port(host: str, port: int, what: str, flag: str) -> int:
     """The port if it can be listened on, a free one for 0. Raises PortTaken before anything is started on it."""
-    if port == 0:
-        return free_port(host)
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            hint = ", perhaps by another OpenTelemetry collector" if what != "dashboard" else ""
-            raise PortTaken(
-                f"port {port} ({what}) on {host} can't be used{hint}: {error.strerror}; give another with {flag}"
-            ) from error
-    return port
+    with bind(host, port, what, flag) as probe:
+        reserved: int = probe.getsockname()[1]
+        return reserved
+
+
+def refuse_same_ports(ports: Mapping[str, int]) -> None:
+    """Raises PortTaken when two flags name one port; 0 is a free one for each."""
+    flags: dict[int, str] = {}
+    for flag, port in ports.items():
+        if port and port in flags:
+            raise PortTaken(f"{flags[port]} and {flag} are both {port}: give another with one of them")
+        flags[port] = flag
+
+
+def refuse_unknown_host(host: str) -> None:
+    """Raises HostUnknown when the name can't be resolved."""
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError) as error:
+        raise _unknown(host, error) from error
+
+
+def _unknown(host: str, error: Exception) -> HostUnknown:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    fault = (
+        "is no address of this machine" if getattr(error, "errno", 0) == errno.EADDRNOTAVAIL else "can't be resolved"
+    )
+    return HostUnknown(f"host {host:.80} {fault} ({why}): give an address of this machine with --host, e.g. 127.0.0.1")
 
 
 def free_port(host: str) -> int:
     """A port that was free a moment ago."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return reserve_port(host, 0, "any", "--host")
 
 
 def die_with_parent() -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,10 @@ Vectors = NDArray[np.float32]
 #: Setting of an installation that wants no embeddings: similarity goes by words.
 WORDS = "words"
 USE_DIMENSION = 512
+_NOT_HERE = (
+    "expected `use`, `minilm`, `words`, the folder of a sentence-transformers model, or the name of one that was"
+    " downloaded to this machine (`hf download NAME`)"
+)
 
 
 class EmbedderUnavailable(RuntimeError):  # noqa: N818 - a state of the installation more than an error
@@ -55,7 +60,7 @@ class UniversalSentenceEncoder:
 
 
 class SentenceTransformerEmbedder:
-    """MiniLM from its package (`minilm`), or any sentence-transformers model by name or path."""
+    """MiniLM from its package (`minilm`), or any sentence-transformers model on this machine by name or path."""
 
     def __init__(self, name: str) -> None:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -75,9 +80,11 @@ class SentenceTransformerEmbedder:
             ) from error
         torch.set_num_threads(1)
         try:
-            self._model = SentenceTransformer(source, device="cpu")
+            # From this machine alone: to ask a hub that cannot be reached takes more than a minute.
+            self._model = SentenceTransformer(source, device="cpu", local_files_only=True)
         except Exception as error:
-            raise EmbedderUnavailable(f"embedder `{name}` could not be loaded: {error}") from error
+            reason = str(error) if Path(source).exists() else _NOT_HERE
+            raise EmbedderUnavailable(f"embedder `{name}` could not be loaded: {reason}") from error
         self.version = f"{'all-MiniLM-L6-v2' if name == 'minilm' else name}/{version('sentence-transformers')}"
 
     def embed(self, texts: Sequence[str]) -> Vectors:

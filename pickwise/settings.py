@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,6 +26,11 @@ from pydantic_settings import (
 
 from pickwise.known_tools import PROXIES, ROUTERS
 from pickwise.tool_routes import ProxyTool, RouterTool, ToolRoutes, as_entries
+
+_PREFIX = "PICKWISE_"
+_FILE = "pickwise.toml"
+#: Flags that are not named after their setting.
+_FLAGS = {"error_patterns": "--error-pattern"}
 
 
 class ErrorPattern(BaseModel):
@@ -101,11 +109,19 @@ def _http_url(value: str) -> str:
     return value
 
 
+def _is_web_address(value: str) -> bool:
+    try:
+        target = urlsplit(value)
+        return target.scheme in ("http", "https") and bool(target.hostname) and target.port != 0
+    except ValueError:  # a port that is none
+        return False
+
+
 class Settings(BaseSettings):
     """Settings of one installation. ``pickwise doctor`` prints what is in force and from where."""
 
     model_config = SettingsConfigDict(
-        env_prefix="PICKWISE_", toml_file="pickwise.toml", extra="forbid", frozen=True, validate_default=True
+        env_prefix=_PREFIX, toml_file=_FILE, extra="forbid", frozen=True, validate_default=True
     )
 
     data_dir: Path = Field(Path("pickwise-data"), description="folder of the log, the tables and the control state")
@@ -187,6 +203,14 @@ class Settings(BaseSettings):
     def _receives_traces(cls, value: str | None) -> str | None:
         return value if value is None else _http_url(value)
 
+    @field_validator("webhook_urls")
+    @classmethod
+    def _can_be_posted_to(cls, values: list[str]) -> list[str]:
+        for value in values:
+            if not _is_web_address(value):
+                raise ValueError(f"expected URLs like https://hooks.example.com/pickwise, {value!r:.80} is none")
+        return values
+
     @cached_property
     def tool_routes(self) -> ToolRoutes:
         """The router and proxy tools: the user's own hide known ones of the same names."""
@@ -209,19 +233,45 @@ class SettingsError(ValueError):
     """A setting that cannot be used; the message names it and what was expected."""
 
 
-def _problem(item: ErrorDetails) -> str:
-    name = ".".join(map(str, item["loc"]))
-    return f"{name}: {item['msg'].removeprefix('Value error, ')}, got {item['input']!r:.80}"
+#: Set by Pickwise itself for the processes of a service.
+SUPERVISED = f"{_PREFIX}SUPERVISED"
 
 
 def load_settings(**flags: Any) -> Settings:
     """Settings with the given flags in front; a flag that is None counts as not given. Raises SettingsError."""
+    given = {name: value for name, value in flags.items() if value is not None}
     try:
-        return Settings(**{name: value for name, value in flags.items() if value is not None})
+        return Settings(**given)
     except ValidationError as error:
-        problems = (
-            f"{'.'.join(map(str, item['loc']))}: {item['msg']}, got {item['input']!r:.80}" for item in error.errors()
-        )
-        raise SettingsError("; ".join(problems)) from error
+        raise SettingsError("; ".join(_problem(item, given) for item in error.errors())) from error
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"pickwise.toml: expected TOML, {error}") from error
+        raise SettingsError(f"{_FILE}: expected TOML, {error}") from error
+
+
+def source_of(name: str, flags: Container[str]) -> str:
+    """Where a setting that is not the default comes from: a flag, a variable, or else the file."""
+    if name in flags:
+        return _FLAGS.get(name, f"--{name.replace('_', '-')}")
+    variable = f"{_PREFIX}{name.upper()}"
+    return variable if variable in map(str.upper, os.environ) else _FILE
+
+
+def unknown_variables() -> Iterator[str]:
+    """A sentence for each variable that looks like a setting and is none."""
+    known = [f"{_PREFIX}{name.upper()}" for name in Settings.model_fields]
+    for variable in sorted(os.environ):
+        if variable.upper().startswith(_PREFIX) and variable.upper() not in (*known, SUPERVISED):
+            yield f"unknown variable {variable:.80} is left out{_nearest(variable.upper(), known)}"
+
+
+def _problem(item: ErrorDetails, flags: Container[str]) -> str:
+    name = ".".join(map(str, item["loc"]))
+    if item["type"] == "extra_forbidden" and len(item["loc"]) == 1:
+        return f"unknown setting {name:.80} in {_FILE}{_nearest(name, Settings.model_fields)}"
+    source = source_of(str(item["loc"][0]), flags) if item["loc"] else _FILE
+    return f"{name}: {item['msg'].removeprefix('Value error, ')}, got {item['input']!r:.80} (from {source})"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, known, 1)
+    return f" (did you mean {close[0]}?)" if close else ""

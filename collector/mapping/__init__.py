@@ -26,9 +26,11 @@ from collector.mapping import (
     smolagents,
     vercel,
 )
+from collector.mapping.attributes import OPERATION
 from collector.mapping.extent import add_extent
 from collector.mapping.routed_runs import settled
-from collector.mapping.rules import LogRule, Rule, marks_of, rules_for
+from collector.mapping.rules import LogRule, Rule, marks_of, operating, rules_for
+from collector.remembered import Remembered
 from collector.spans import Attributes, LogRecord, Span
 from pickwise.attributes import PROJECT
 from pickwise.settings import Settings
@@ -55,6 +57,8 @@ RULES: tuple[Rule, ...] = (
 )
 #: Names of which a span that some rule knows has one.
 _MARKS = marks_of(RULES)
+#: The rules to ask by the names that a span has and by its operation; senders may invent ever new ones.
+_asked: Remembered[tuple[str | None, ...], tuple[Rule, ...]] = Remembered(1_024)
 #: Log records that hold facts; the same, for log records.
 LOG_RULES: tuple[LogRule, ...] = (*evaluations.LOG_RULES, *genai_logs.LOG_RULES)
 
@@ -155,18 +159,24 @@ def map_span(span: Span, settings: Settings) -> Facts | None:
             break
     if found is not None:
         add_extent(settled(found, settings), span)
-    verdicts = evaluations.of_span(span)
+    verdicts = evaluations.of_span(span) if span.events else ()
     if not verdicts:
         return found
     found = found if found is not None else Facts()
-    found.feedback = found.feedback + verdicts
+    found.feedback = [*found.feedback, *verdicts]
     return found
 
 
 def rules_asked(span: Span) -> tuple[Rule, ...]:
     """The rules that could know a span, in their order."""
-    names = (*span.attributes, *(event.name for event in span.events)) if span.events else span.attributes
-    return rules_for(RULES, _MARKS.intersection(names))
+    operation = span.attributes.get(OPERATION)
+    told = operation if isinstance(operation, str) else None
+    key = (*span.attributes, *[event.name for event in span.events], told) if span.events else (*span.attributes, told)
+    asked = _asked.get(key)
+    if asked is None:
+        asked = rules_for(RULES, _MARKS.intersection((*key, *operating(told or ""))))
+        _asked.keep(key, asked)
+    return asked
 
 
 def map_log(record: LogRecord, settings: Settings) -> Facts | None:

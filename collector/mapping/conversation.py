@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 import msgspec
 
 _MadeT = TypeVar("_MadeT")
-_P = ParamSpec("_P")
+_Ts = TypeVarTuple("_Ts")
 
 # None of these can be part of a cycle, as they hold plain values only: the garbage collector need not look.
 
@@ -61,25 +61,17 @@ class ModelTurn(msgspec.Struct, kw_only=True, gc=False):
         return None
 
     @property
-    def fresh_results(self) -> list[ToolResult]:
-        """Results quoted after the model's last message.
+    def ending(self) -> tuple[Message | None, list[ToolResult]]:
+        """The model's last message, and the fresh results: those quoted after it.
 
         Older ones were fresh in the turn before; repeated here they could meet a later call that reuses their id.
         """
         fresh: list[ToolResult] = []
         for message in reversed(self.messages):
             if message.role == "assistant":
-                break
+                return message, fresh
             fresh[:0] = message.results
-        return fresh
-
-    @property
-    def last_answer(self) -> Message | None:
-        """The model's last message."""
-        for message in reversed(self.messages):
-            if message.role == "assistant":
-                return message
-        return None
+        return None, fresh
 
     @property
     def called_names(self) -> dict[str, str]:
@@ -147,14 +139,14 @@ class Menu(list[ToolDefinition]):
 
 
 def once_a_menu(
-    make: Callable[Concatenate[list[ToolDefinition], _P], _MadeT],
-) -> Callable[Concatenate[list[ToolDefinition], _P], _MadeT]:
+    make: Callable[[list[ToolDefinition], *_Ts], _MadeT],
+) -> Callable[[list[ToolDefinition], *_Ts], _MadeT]:
     """Let what a function makes of a menu be made once for one that is kept. Nobody may change it."""
-    kept = cast(Callable[Concatenate[list[ToolDefinition], _P], _MadeT], lru_cache(maxsize=_KEPT_MENUS)(make))
+    kept = cast(Callable[[list[ToolDefinition], *_Ts], _MadeT], lru_cache(maxsize=_KEPT_MENUS)(make))
 
     @wraps(make)
-    def made(tools: list[ToolDefinition], /, *args: _P.args, **kwargs: _P.kwargs) -> _MadeT:
-        return kept(tools, *args, **kwargs) if isinstance(tools, Menu) else make(tools, *args, **kwargs)
+    def made(tools: list[ToolDefinition], *args: *_Ts) -> _MadeT:
+        return kept(tools, *args) if type(tools) is Menu else make(tools, *args)
 
     return made
 

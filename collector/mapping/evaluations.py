@@ -22,8 +22,6 @@ def _of_log(record: LogRecord, _settings: Settings) -> Facts | None:
 
 def of_span(span: Span) -> list[Feedback]:
     """The verdicts among a span's events."""
-    if not span.events:
-        return []
     verdicts = (
         _feedback(event.attributes, span.trace_id, span.span_id, event.time_ns, span.resource)
         for event in span.events

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from collector.facts import CallFact, Facts, OfferedSkill, SelectionFact, SelectionRole
+from collector.facts import CallFact, DefinedSkill, Facts, Offer, SelectionFact, SelectionRole
 from collector.mapping import failures
 from collector.mapping.candidates import plain_result
 from collector.mapping.conversation import ModelTurn, ToolCall, ToolDefinition, ToolResult, once_a_menu
@@ -54,6 +54,18 @@ class Origin(msgspec.Struct, kw_only=True, gc=False):
         event.release = self.release
         return event
 
+    def given_in(self, span: Span, event: _EventT) -> _EventT:
+        """The same, and the span's own: its ids and its start."""
+        event.time = span.start_ns or None
+        event.trace_id = span.trace_id
+        event.span_id = span.span_id
+        event.session_id = self.session_id
+        event.agent = self.agent
+        event.model = self.model
+        event.environment = self.environment
+        event.release = self.release
+        return event
+
 
 class ToolRun(msgspec.Struct, kw_only=True, gc=False):
     """An executed call as its span tells it."""
@@ -86,17 +98,17 @@ def turn_facts(span: Span, origin: Origin, turn: ModelTurn, settings: Settings) 
     return Facts(
         selections=selections,
         calls=proposed + answered,
-        offered=offered_skills(span, routed.tools),
+        offered=offers(span, routed.tools),
         is_routed=routed.is_routed,
     )
 
 
 def context_facts(span: Span, origin: Origin, turn: ModelTurn, settings: Settings) -> Facts:
     """What a span knows of turns without being one: an agent's run, or a model span whose messages come elsewhere."""
-    tools = skills_of(turn.tools, settings.tool_routes)
+    tools = skills_of(turn.tools, settings.tool_routes) if turn.tools else []
     fact = _selection(span, origin, selection_id(span.trace_id, span.span_id), turn, tools)
     fact.role = "run"
-    return Facts(selections=[fact], offered=offered_skills(span, tools))
+    return Facts(selections=[fact], offered=offers(span, tools))
 
 
 def run_fact(span: Span, origin: Origin, run: ToolRun, settings: Settings) -> CallFact:
@@ -121,42 +133,32 @@ def run_fact(span: Span, origin: Origin, run: ToolRun, settings: Settings) -> Ca
 
 def _run(span: Span, origin: Origin, run: ToolRun, settings: Settings) -> CallFact:
     failure = failures.of_span(span, run.result, run.skill_id, settings)
-    fact = CallFact(
-        role="run",
-        event_id=derive_event_id(span.trace_id, span.span_id, "call", "run"),
-        time=span.start_ns or None,
-        trace_id=span.trace_id,
-        span_id=span.span_id,
-        parent_span_id=span.parent_span_id,
-        skill_id=run.skill_id[:_SKILL_ID_CHARS],
-        call_id=_call_id(run.call_id),
-        arguments=run.arguments,
-        latency_ms=span.duration_ms,
-        ok=failure is None,
-        error_kind=failure.kind if failure else None,
-        error_message=failure.message if failure else None,
-    )
-    return origin.given(fact)
+    fact = origin.given_in(span, CallFact(role="run", skill_id=run.skill_id[:_SKILL_ID_CHARS]))
+    fact.event_id = derive_event_id(span.trace_id, span.span_id, "call", "run")
+    fact.parent_span_id = span.parent_span_id
+    fact.call_id = _call_id(run.call_id)
+    fact.arguments = run.arguments
+    fact.latency_ms = span.duration_ms
+    fact.ok = failure is None
+    if failure is not None:
+        fact.error_kind, fact.error_message = failure.kind, failure.message
+    return fact
 
 
 def _selection(
     span: Span, origin: Origin, event_id: str, turn: ModelTurn, tools: list[ToolDefinition]
 ) -> SelectionFact:
-    fact = SelectionFact(
-        event_id=event_id,
-        time=span.start_ns or None,
-        trace_id=span.trace_id,
-        span_id=span.span_id,
-        query=turn.query,
-        candidates=_menu(tools, turn.calls),
-        ranked=False,
-        strategy=STRATEGY,
-    )
-    return origin.given(fact)
+    fact = origin.given_in(span, SelectionFact(candidates=_menu(tools, turn.calls), strategy=STRATEGY))
+    fact.event_id = event_id
+    fact.query = turn.query
+    fact.ranked = False
+    return fact
 
 
 def _menu(tools: list[ToolDefinition], calls: list[ToolCall]) -> list[Candidate]:
     """The offered names in order, each once. Beyond the limit those that were called stay, then the first ones."""
+    if not tools:
+        return []
     if len(tools) <= MAX_CANDIDATES:
         return _whole_menu(tools)
     names = dict.fromkeys(tool.name[:_SKILL_ID_CHARS] for tool in tools)
@@ -203,57 +205,44 @@ def _search(span: Span, origin: Origin, search: Search, call_id: str | None) -> 
     fact = SelectionFact(
         role="retrieval" if search.entry.loads else role,
         event_id=derive_event_id(span.trace_id, "search", *key),
-        time=span.start_ns or None,
-        trace_id=span.trace_id,
-        span_id=span.span_id,
         query=search.query,
         candidates=search.candidates or [],
         ranked=True,
         strategy=search.entry.strategy,
     )
-    return origin.given(fact)
+    return origin.given_in(span, fact)
 
 
 def _proposal(span: Span, origin: Origin, made_by: str, proposal: Proposal) -> CallFact:
     """A proposed call of the turn's selection. What goes through a proxy was chosen from a search before it."""
     call = proposal.call
     ordinal = proposal.place[0]
-    time = span.start_ns + _ORDER_NS * ordinal if proposal.is_proxied and span.start_ns else span.start_ns
-    fact = CallFact(
-        role="propose",
-        event_id=derive_event_id(span.trace_id, span.span_id, "call", "propose", *proposal.place),
-        time=time or None,
-        trace_id=span.trace_id,
-        span_id=span.span_id,
-        ordinal=None if proposal.is_proxied else ordinal,
-        selection_id=None if proposal.is_proxied else made_by,
-        skill_id=call.name[:_SKILL_ID_CHARS],
-        call_id=_call_id(call.call_id),
-        arguments=call.arguments,
-        ok=False if call.invalid else None,
-        error_kind="invalid_arguments" if call.invalid else None,
-        error_message=call.invalid,
-    )
-    return origin.given(fact)
+    fact = origin.given_in(span, CallFact(role="propose", skill_id=call.name[:_SKILL_ID_CHARS]))
+    fact.event_id = derive_event_id(span.trace_id, span.span_id, "call", "propose", *map(str, proposal.place))
+    fact.call_id = _call_id(call.call_id)
+    fact.arguments = call.arguments
+    if not proposal.is_proxied:
+        fact.ordinal, fact.selection_id = ordinal, made_by
+    elif span.start_ns:
+        fact.time = span.start_ns + _ORDER_NS * ordinal
+    fact.error_message = call.invalid
+    if call.invalid:
+        fact.ok, fact.error_kind = False, "invalid_arguments"
+    return fact
 
 
 def _answer(span: Span, origin: Origin, answer: Answer, settings: Settings) -> CallFact:
     """A quoted result; a vague failure leaves the kind open. Where no message names its tool, its call's id does."""
     failure = _answer_failure(answer.result, answer.name, settings)
-    fact = CallFact(
-        role="answer",
-        event_id=derive_event_id(span.trace_id, span.span_id, "call", "answer", *answer.place),
-        time=span.start_ns or None,
-        trace_id=span.trace_id,
-        span_id=span.span_id,
-        ordinal=answer.place[0],
-        skill_id=answer.name[:_SKILL_ID_CHARS],
-        call_id=_call_id(answer.result.call_id),
-        ok=None if failure is None and answer.is_shared else failure is None,
-        error_kind=failure.kind if failure else None,
-        error_message=failure.message if failure else None,
-    )
-    return origin.given(fact)
+    fact = origin.given_in(span, CallFact(role="answer", skill_id=answer.name[:_SKILL_ID_CHARS]))
+    fact.event_id = derive_event_id(span.trace_id, span.span_id, "call", "answer", *map(str, answer.place))
+    fact.ordinal = answer.place[0]
+    fact.call_id = _call_id(answer.result.call_id)
+    if failure is not None:
+        fact.ok, fact.error_kind, fact.error_message = False, failure.kind, failure.message
+    elif not answer.is_shared:
+        fact.ok = True
+    return fact
 
 
 def _answer_failure(result: ToolResult, name: str, settings: Settings) -> Failure | None:
@@ -262,25 +251,24 @@ def _answer_failure(result: ToolResult, name: str, settings: Settings) -> Failur
     return failures.of_text(result.text, name, settings)
 
 
-def offered_skills(span: Span, tools: list[ToolDefinition]) -> list[OfferedSkill]:
+def offers(span: Span, tools: list[ToolDefinition]) -> list[Offer]:
     """Tool definitions as they were offered when the span began."""
-    time = span.start_ns
-    return [replace(skill, time=time) for skill in _skills(tools)]
+    return [Offer(span.start_ns, _skills(tools))] if tools else []
 
 
 @once_a_menu
-def _skills(tools: list[ToolDefinition]) -> list[OfferedSkill]:
-    """The definitions without the time at which they were offered."""
-    return [
-        OfferedSkill(
-            skill_id=(name := tool.name[:_SKILL_ID_CHARS]),
-            time=0,
-            name=name,
-            description=tool.description,
-            parameters_schema=tool.parameters,
-        )
-        for tool in tools
-    ]
+def _skills(tools: list[ToolDefinition]) -> tuple[DefinedSkill, ...]:
+    return tuple(
+        [
+            DefinedSkill(
+                skill_id=(name := tool.name[:_SKILL_ID_CHARS]),
+                name=name,
+                description=tool.description,
+                parameters_schema=tool.parameters,
+            )
+            for tool in tools
+        ]
+    )
 
 
 def _call_id(value: str | None) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any, cast, get_args
 
 from collector.mapping import attributes as names
 from collector.mapping.conversation import as_text, from_json
-from collector.spans import Span
+from collector.spans import Span, SpanEvent
 from pickwise.events import ErrorKind
 from pickwise.settings import Settings
 
@@ -115,7 +115,7 @@ def of_span(span: Span, result: Any, skill_id: str, settings: Settings) -> Failu
 
 
 def _reported(span: Span, result: Any, result_text: str) -> Failure | None:
-    exception = next((event for event in span.events if event.name == names.EXCEPTION_EVENT), None)
+    exception = _exception(span.events) if span.events else None
     error_type = span.attributes.get(names.ERROR_TYPE)
     if not (span.failed or error_type or exception or is_error_result(result)):
         return None
@@ -125,6 +125,10 @@ def _reported(span: Span, result: Any, result_text: str) -> Failure | None:
     message = next((str(text) for text in messages if text), None)
     kind = _status_kind(span) or classify(kinds, " ".join(str(text) for text in messages if text))
     return Failure(kind or ("exception" if exception else "tool_error"), message or kinds)
+
+
+def _exception(events: list[SpanEvent]) -> SpanEvent | None:
+    return next((event for event in events if event.name == names.EXCEPTION_EVENT), None)
 
 
 def _status_kind(span: Span) -> ErrorKind | None:

@@ -20,7 +20,7 @@ from collector.mapping.facts_of import ToolRun, context_facts, run_fact, turn_fa
 from collector.mapping.failures import classify
 from collector.mapping.genai_events import call_id, held, messages, of_events
 from collector.mapping.origin import origin_of
-from collector.mapping.rules import Rule, marked
+from collector.mapping.rules import Rule, marked, operating
 from collector.spans import Attributes, Span, SpanEvent
 from pickwise.settings import Settings
 
@@ -38,7 +38,7 @@ _PYDANTIC_TOOLS = ("function_tools", "output_tools")
 _RESULTS = (names.TOOL_RESULT, names.PYDANTIC_RESULT, names.ADK_RESULT)
 
 
-@marked(names.OPERATION)
+@marked(*operating(*MODEL_OPERATIONS))
 def _model_span(span: Span, settings: Settings) -> Facts | None:
     operation = span.attributes.get(names.OPERATION)
     if not isinstance(operation, str) or operation not in MODEL_OPERATIONS:
@@ -52,7 +52,7 @@ def _model_span(span: Span, settings: Settings) -> Facts | None:
     return context_facts(span, origin_of(span), turn, settings)
 
 
-@marked(names.OPERATION)
+@marked(*operating(*AGENT_OPERATIONS))
 def _agent_span(span: Span, settings: Settings) -> Facts | None:
     operation = span.attributes.get(names.OPERATION)
     if not isinstance(operation, str) or operation not in AGENT_OPERATIONS:
@@ -78,17 +78,21 @@ def turn_of(attributes: Attributes, events: Sequence[SpanEvent] = ()) -> ModelTu
 
 def _offered(attributes: Attributes) -> list[ToolDefinition]:
     """The tool definitions, or the bare names of an agent's tools."""
-    if tools := tool_definitions(attributes.get(names.TOOL_DEFINITIONS)):
+    defined = attributes.get(names.TOOL_DEFINITIONS)
+    if defined is not None and (tools := tool_definitions(defined)):
         return tools
-    request = from_json(attributes.get(names.PYDANTIC_REQUEST))
-    if isinstance(request, dict):
-        return tool_definitions([tool for kind in _PYDANTIC_TOOLS for tool in objects(request.get(kind))])
-    listed = from_json(attributes.get(names.AGENT_TOOLS))
+    if names.PYDANTIC_REQUEST in attributes:
+        request = from_json(attributes[names.PYDANTIC_REQUEST])
+        if isinstance(request, dict):
+            return tool_definitions([tool for kind in _PYDANTIC_TOOLS for tool in objects(request.get(kind))])
+    if names.AGENT_TOOLS not in attributes:
+        return []
+    listed = from_json(attributes[names.AGENT_TOOLS])
     found = listed if isinstance(listed, list) else []
     return [ToolDefinition(name=name) for name in found if isinstance(name, str) and name]
 
 
-@marked(*MARKS)
+@marked(names.MCP_METHOD, *operating(_TOOL_OPERATION))
 def _tool_span(span: Span, settings: Settings) -> Facts | None:
     attributes = span.attributes
     if attributes.get(names.OPERATION) != _TOOL_OPERATION and attributes.get(names.MCP_METHOD) != _MCP_CALL:

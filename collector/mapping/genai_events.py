@@ -6,8 +6,8 @@ one for all of them (``gen_ai.content.prompt``); since v1.37 messages are attrib
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import msgspec
 
@@ -30,31 +30,55 @@ ROLES = {
 _NO_CALL_ID = frozenset({"", "<not specified>"})
 
 
+# Messages just as the conventions have them. Their calls and results are decoded as what they become.
+
+
 class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag="text"):
     content: str = ""
 
 
-class _Called(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag="tool_call"):
-    name: str
-    id: str | None = None
+class _Called(ToolCall, kw_only=True, gc=False, forbid_unknown_fields=True, tag="tool_call", rename={"call_id": "id"}):
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    call_id: str | None = None
     arguments: Any = None
+    invalid: None = None
 
 
-class _Answered(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag="tool_call_response"):
-    response: str
-    id: str | None = None
+class _Answered(
+    ToolResult,
+    kw_only=True,
+    gc=False,
+    forbid_unknown_fields=True,
+    tag="tool_call_response",
+    rename={"call_id": "id", "text": "response"},
+):
+    text: str
+    call_id: str | None = None
     name: str | None = None
+    error: None = None
 
 
-class _Conventional(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """A message just as the conventions have it."""
-
-    role: Literal["system", "user", "assistant", "tool"]
-    parts: list[_Text | _Called | _Answered]
+class _Conventional(msgspec.Struct, kw_only=True, gc=False, forbid_unknown_fields=True, tag_field="role"):
     finish_reason: str | None = None
 
 
-_CONVENTIONAL = msgspec.json.Decoder(list[_Conventional])
+class _FromSystem(_Conventional, kw_only=True, gc=False, tag="system"):
+    parts: list[_Text]
+
+
+class _FromUser(_Conventional, kw_only=True, gc=False, tag="user"):
+    parts: list[_Text]
+
+
+class _FromModel(_Conventional, kw_only=True, gc=False, tag="assistant"):
+    parts: list[_Text | _Called]
+
+
+class _FromTools(_Conventional, kw_only=True, gc=False, tag="tool"):
+    parts: Annotated[list[_Answered], msgspec.Meta(min_length=1)]
+
+
+_CONVENTIONAL = msgspec.json.Decoder(list[_FromUser | _FromModel | _FromTools | _FromSystem])
 
 
 def messages(value: Any, role: str) -> list[Message]:
@@ -64,8 +88,8 @@ def messages(value: Any, role: str) -> list[Message]:
     if isinstance(value, str):
         try:
             return [_conventional(message) for message in _CONVENTIONAL.decode(value)]
-        except (msgspec.MsgspecError, _Unusual):
-            pass
+        except msgspec.MsgspecError:
+            pass  # unusual in some way, which the general reader may know
     found = (_message(raw, role) for raw in objects(value))
     return [message for message in found if message is not None]
 
@@ -88,10 +112,12 @@ def event_message(name: str, content: Raw) -> Message | None:
     return _message(content, ROLES[name])
 
 
-def of_events(events: Iterable[SpanEvent], attributes: Attributes) -> tuple[list[Message], list[Message]]:
+def of_events(events: Sequence[SpanEvent], attributes: Attributes) -> tuple[list[Message], list[Message]]:
     """The messages that a span's events of the older generations hold, sent and returned, each in their order."""
     sent: list[Message] = []
     returned: list[Message] = []
+    if not events and names.PYDANTIC_EVENTS not in attributes:
+        return sent, returned
     for name, content in [*_listed(attributes), *((event.name, held(None, event.attributes)) for event in events)]:
         if name in ROLES and (message := event_message(name, content)):
             (returned if name == names.CHOICE_EVENT else sent).append(message)
@@ -125,33 +151,40 @@ def _message(raw: Raw, role: str) -> Message | None:
     return message
 
 
-class _Unusual(Exception):  # noqa: N818 - a property of the message
-    """A message that only the general reader can read."""
+def _conventional(message: _FromUser | _FromModel | _FromTools | _FromSystem) -> Message:
+    """The same as ``_message`` makes of it, in a fraction of the time."""
+    if isinstance(message, _FromModel):
+        return _of_model(message.parts)
+    if isinstance(message, _FromTools):
+        return _of_tools(message.parts)
+    role = "user" if isinstance(message, _FromUser) else "system"
+    parts = message.parts
+    text = parts[0].content if len(parts) == 1 else "\n".join([part.content for part in parts if part.content])
+    return Message(role=role, text=text or None)
 
 
-def _conventional(message: _Conventional) -> Message:
-    """The same as ``_message`` makes of it, in a fraction of the time. Raises _Unusual."""
-    role = message.role
+def _of_model(parts: list[_Text | _Called]) -> Message:
     texts: list[str] = []
     calls: list[ToolCall] = []
-    results: list[ToolResult] = []
-    for part in message.parts:
-        if isinstance(part, _Text):
-            if part.content:
-                texts.append(part.content)
-        elif isinstance(part, _Called) and part.name and role == "assistant":
-            told_id = part.id if part.id not in _NO_CALL_ID else None
-            calls.append(ToolCall(name=part.name, call_id=told_id, arguments=part.arguments))
-        elif isinstance(part, _Answered) and role == "tool":
-            told_id = part.id if part.id not in _NO_CALL_ID else None
-            result = ToolResult(call_id=told_id, name=part.name or None, text=part.response)
+    for part in parts:
+        if isinstance(part, _Called):
+            if part.call_id in _NO_CALL_ID:
+                part.call_id = None
+            calls.append(part)
+        elif part.content:
+            texts.append(part.content)
+    return Message(role="assistant", text="\n".join(texts) or None, calls=calls)
+
+
+def _of_tools(results: Sequence[ToolResult]) -> Message:
+    for result in results:
+        if result.call_id in _NO_CALL_ID:
+            result.call_id = None
+        if not result.name:
+            result.name = None
+        if result.text.startswith("{"):
             result.error = _tells_failure(result)
-            results.append(result)
-        else:
-            raise _Unusual
-    if role == "tool" and not results:
-        raise _Unusual
-    return Message(role=role, text="\n".join(texts) or None, calls=calls, results=results)
+    return Message(role="tool", results=[*results])
 
 
 def _tells_failure(result: ToolResult) -> bool | None:

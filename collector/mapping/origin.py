@@ -7,6 +7,7 @@ from typing import Any
 from collector.mapping import attributes as names
 from collector.mapping.conversation import from_json
 from collector.mapping.facts_of import Origin
+from collector.remembered import Remembered
 from collector.spans import Attributes, Span
 
 _SESSION = (names.CONVERSATION_ID, names.SESSION_ID, *names.AI_SESSIONS, *names.TL_SESSIONS, *names.LS_SESSIONS)
@@ -19,16 +20,57 @@ _METADATA_AGENT = "lc_agent_name"
 _NO_VALUE = ("", "unknown")
 
 
+#: Kinds of spans whose names are remembered; senders may invent ever new ones.
+_KINDS = 1_024
+
+
+_Names = tuple[str, ...]
+#: Names of session, agent, model and environment.
+_Named = tuple[_Names, _Names, _Names, _Names]
+_named: Remembered[tuple[str, ...], _Named] = Remembered(_KINDS)
+#: The resource of the last span, and what it tells: spans of a request share it.
+_last_resource: tuple[Attributes, Origin] = ({}, Origin())
+
+
 def origin_of(span: Span) -> Origin:
     """Session, agent, model, environment and release; None where nothing says so."""
     own = span.attributes
+    session, agent, model, environment = _named_of(own)
+    shared = _shared_origin(span.resource)
     return Origin(
-        session_id=_first(own, _SESSION) or _first(span.resource, (names.SESSION_ID,)),
-        agent=_first(own, _AGENT) or _from_metadata(own, _METADATA_AGENT) or _first(span.resource, _AGENT),
-        model=_first(own, _MODEL),
-        environment=_first(span.resource, _ENVIRONMENT) or _first(own, _ENVIRONMENT),
-        release=_first(span.resource, (names.SERVICE_VERSION,)),
+        session_id=(_first(own, session) if session else None) or shared.session_id,
+        agent=_first(own, agent) or _from_metadata(own, _METADATA_AGENT) or shared.agent,
+        model=_first(own, model) if model else None,
+        environment=shared.environment or (_first(own, environment) if environment else None),
+        release=shared.release,
     )
+
+
+def _named_of(attributes: Attributes) -> _Named:
+    """For each part of an origin the names, of those that may tell it, that the attributes have, in their order."""
+    key = tuple(attributes)
+    named = _named.get(key)
+    if named is None:
+        session, agent, model, environment = [
+            tuple([name for name in group if name in attributes]) for group in (_SESSION, _AGENT, _MODEL, _ENVIRONMENT)
+        ]
+        named = session, agent, model, environment
+        _named.keep(key, named)
+    return named
+
+
+def _shared_origin(resource: Attributes) -> Origin:
+    global _last_resource
+    known, origin = _last_resource
+    if known is not resource:
+        origin = Origin(
+            session_id=_first(resource, (names.SESSION_ID,)),
+            agent=_first(resource, _AGENT),
+            environment=_first(resource, _ENVIRONMENT),
+            release=_first(resource, (names.SERVICE_VERSION,)),
+        )
+        _last_resource = resource, origin
+    return origin
 
 
 def _first(attributes: Attributes, keys: tuple[str, ...]) -> str | None:

@@ -16,11 +16,11 @@ from collector.facts import Facts, SelectionFact
 from collector.mapping import attributes as names
 from collector.mapping.conversation import ToolDefinition, from_json, tool_definitions
 from collector.mapping.documents import Document, document, documents_in, flattened_document, number
-from collector.mapping.facts_of import offered_skills
+from collector.mapping.facts_of import offers
 from collector.mapping.flattened import grouped
 from collector.mapping.origin import origin_of
 from collector.mapping.routing import skills_of
-from collector.mapping.rules import Rule, marked
+from collector.mapping.rules import Rule, marked, operating
 from collector.spans import Attributes, Span, SpanEvent
 from pickwise.events import MAX_CANDIDATES, Candidate, StageMs, derive_event_id
 from pickwise.settings import Settings
@@ -72,7 +72,7 @@ def _openinference(span: Span, _settings: Settings) -> Facts | None:
     return _rerank(span, _query(span, names.OI_RERANK_QUERY, names.OI_INPUT), ranked, given)
 
 
-@marked(names.OPERATION)
+@marked(*operating(*_SEARCHES))
 def _genai(span: Span, _settings: Settings) -> Facts | None:
     """OpenTelemetry GenAI retrieval, and the rerank that extensions of it tell of."""
     operation = span.attributes.get(names.OPERATION)
@@ -112,7 +112,7 @@ def _tool_list(span: Span, settings: Settings) -> Facts | None:
     tools = skills_of(tool_definitions(listed), settings.tool_routes)
     if not tools:
         return None
-    facts = Facts(offered=offered_skills(span, tools))
+    facts = Facts(offered=offers(span, tools))
     query = _query(span, *names.RETRIEVAL_QUERIES) or _argument_query(span, *names.MCP_ARGUMENTS, names.OI_INPUT)
     found = _listed_documents(listed, tools)
     if query is not None or any(item.score is not None for item in found):

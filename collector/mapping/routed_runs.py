@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from collector.facts import CallFact, Facts, SelectionFact
+from collector.facts import CallFact, Facts, Offer, SelectionFact
 from collector.mapping.conversation import ToolCall, ToolDefinition
 from collector.mapping.routing import real_calls, search_of, skills_of
 from pickwise.events import derive_event_id
@@ -31,14 +31,20 @@ def settled(facts: Facts, settings: Settings) -> Facts:
     """The facts of one span with what routers and proxies did in place of their own runs, proposals and answers."""
     routes = settings.tool_routes
     for selection in facts.selections:
-        if isinstance(selection, SelectionFact) and selection.role in ("run", "step"):
+        if selection.candidates and isinstance(selection, SelectionFact) and selection.role in ("run", "step"):
             _hide_routed(selection, facts, routes)
-    if any(_may_be_routed(call, routes) for call in facts.calls):
-        searches = [call.search for call in facts.calls if isinstance(call, RoutedRun) and call.search is not None]
-        facts.is_routed |= any(isinstance(call, RoutedRun) for call in facts.calls)
-        facts.calls = [told for call in facts.calls for told in _settled_call(call, routes)]
-        facts.selections = [*facts.selections, *searches]
+    for call in facts.calls:
+        if _may_be_routed(call, routes):
+            _settle_calls(facts, routes)
+            break
     return facts
+
+
+def _settle_calls(facts: Facts, routes: ToolRoutes) -> None:
+    searches = [call.search for call in facts.calls if isinstance(call, RoutedRun) and call.search is not None]
+    facts.is_routed |= any(isinstance(call, RoutedRun) for call in facts.calls)
+    facts.calls = [told for call in facts.calls for told in _settled_call(call, routes)]
+    facts.selections = [*facts.selections, *searches]
 
 
 def _may_be_routed(call: CallFact, routes: ToolRoutes) -> bool:
@@ -89,14 +95,20 @@ def _hide_routed(selection: SelectionFact, facts: Facts, routes: ToolRoutes) -> 
     if all(routes.of(name) is None for name in names):
         return
     told = {
-        offer.skill_id: ToolDefinition(
-            name=offer.skill_id, description=offer.description, parameters=offer.parameters_schema
+        skill.skill_id: ToolDefinition(
+            name=skill.skill_id, description=skill.description, parameters=skill.parameters_schema
         )
         for offer in facts.offered
+        for skill in offer.skills
     }
     menu = [told.get(name, ToolDefinition(name=name)) for name in names]
     left = {tool.name for tool in skills_of(menu, routes)}
     hidden = set(names) - left
     if hidden:
         selection.candidates = [candidate for candidate in selection.candidates if candidate.skill_id in left]
-        facts.offered = [offer for offer in facts.offered if offer.skill_id not in hidden]
+        offers = [_without(hidden, offer) for offer in facts.offered]
+        facts.offered = [offer for offer in offers if offer.skills]
+
+
+def _without(hidden: set[str], offer: Offer) -> Offer:
+    return Offer(offer.time, tuple([skill for skill in offer.skills if skill.skill_id not in hidden]))

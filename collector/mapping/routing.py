@@ -79,7 +79,7 @@ def routed_turn(turn: ModelTurn, routes: ToolRoutes) -> RoutedTurn:
     """What a turn says of skills."""
     tools = skills_of(turn.tools, routes)
     proposals, n_routed = _proposals(turn.calls, routes)
-    is_direct = any(not proposal.is_proxied for proposal in proposals)
+    is_direct = len(turn.calls) > n_routed
     answers, searches = _quoted(turn, routes)
     return RoutedTurn(
         tools=tools,
@@ -247,15 +247,15 @@ def _quoted(turn: ModelTurn, routes: ToolRoutes) -> tuple[list[Answer], list[Quo
     """
     answers: list[Answer] = []
     searches: list[QuotedSearch] = []
-    fresh, said = turn.fresh_results, turn.last_answer
+    said, fresh = turn.ending
     if not fresh and not (said and said.results):
         return answers, searches
     calls = {call.call_id: call for message in turn.messages for call in message.calls if call.call_id}
     for place, result in enumerate(fresh):
-        call = calls.get(result.call_id or "")
-        name = result.name or (call.name if call else "")
         if not result.call_id:
             continue
+        call = calls.get(result.call_id)
+        name = result.name or (call.name if call else "")
         route = routes.of(name)
         if route is None:
             answers.append(Answer((place,), name, result))
@@ -263,7 +263,8 @@ def _quoted(turn: ModelTurn, routes: ToolRoutes) -> tuple[list[Answer], list[Quo
             _add_routed(call, place, result, routes, answers, searches)
         elif not route.routers:
             answers.append(Answer((place,), "", _plain(result)))
-    searches += _hosted(said, calls, routes)
+    if said is not None and said.results:
+        searches += _hosted(said, calls, routes)
     return answers, searches
 
 
@@ -293,9 +294,9 @@ def _plain(result: ToolResult) -> ToolResult:
     return msgspec.structs.replace(result, text=text, error=True if failed else result.error)
 
 
-def _hosted(said: Message | None, calls: dict[str, ToolCall], routes: ToolRoutes) -> Iterator[QuotedSearch]:
+def _hosted(said: Message, calls: dict[str, ToolCall], routes: ToolRoutes) -> Iterator[QuotedSearch]:
     """Searches that the provider ran within the model's last answer: its message holds call and result."""
-    for result in said.results if said else ():
+    for result in said.results:
         call = calls.get(result.call_id or "")
         if call is None or result.call_id is None:
             continue

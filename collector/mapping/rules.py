@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from collector.facts import Facts
+from collector.mapping.attributes import OPERATION
 from collector.spans import LogRecord, Span
 from pickwise.settings import Settings
 
@@ -17,7 +18,8 @@ _MARKS: dict[Rule, frozenset[str]] = {}
 
 
 def marked(*names: str) -> Callable[[Rule], Rule]:
-    """Say of a rule that the spans it knows have one of these names, among their attributes or their events.
+    """Say of a rule that the spans it knows have one of these names, among their attributes or their events, or one
+    of these operations, see ``operating``.
 
     It spares the rule to be asked of the others. A rule without marks is asked of every span.
     """
@@ -27,6 +29,11 @@ def marked(*names: str) -> Callable[[Rule], Rule]:
         return rule
 
     return mark
+
+
+def operating(*operations: str) -> tuple[str, ...]:
+    """Marks of spans whose ``gen_ai.operation.name`` is one of these: most spans of agents have some other."""
+    return tuple(f"{OPERATION}={operation}" for operation in operations)
 
 
 def marks_of(rules: tuple[Rule, ...]) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -24,6 +24,12 @@ from pickwise.cli.options import (
     split,
     window,
 )
+
+if TYPE_CHECKING:
+    from analytics.metrics.declarations import Metric
+
+#: A metric whose denominator is all ranked selections.
+_OF_RANKED = "fallback_rate"
 
 alerts_app = typer.Typer(
     invoke_without_command=True, help="Alerts: what fired (list, the default), and whether notifications arrive (test)."
@@ -49,7 +55,7 @@ def metrics(
 
     Example: `pickwise metrics failed_tool_rate --by skill`
     """
-    from analytics.metrics.declarations import METRICS
+    from analytics.metrics.declarations import BY_NAME, METRICS
     from analytics.query import MetricError, metric
     from analytics.tables import Tables
 
@@ -58,16 +64,18 @@ def metrics(
         return
     settings = existing(settings_from(data_dir=data_dir))
     begin, end = window(start, to)
+    tables = Tables(settings.data_dir).connect()
     try:
-        document = metric(
-            Tables(settings.data_dir).connect(), name, project=project, start=begin, end=end, by=split(by)
-        )
+        document = metric(tables, name, project=project, start=begin, end=end, by=split(by))
     except MetricError as error:
         raise UserError(str(error)) from error
     if as_json:
         print_json(document)
-    else:
+    elif any(row["n"] or row.get("left_out") for row in document["rows"]):
         _print_rows(document)
+    else:
+        ranked = metric(tables, _OF_RANKED, project=project, start=begin, end=end)["rows"][0]["n"]
+        _print_nothing(BY_NAME[name], ranked)
 
 
 def report(
@@ -150,6 +158,15 @@ def _list_metrics(declared: Any, as_json: bool) -> None:
     for declaration in declared:
         table.add_row(declaration.name, declaration.unit, declaration.meaning)
     console.print(table, markup=False)
+
+
+def _print_nothing(declared: Metric, ranked: int) -> None:
+    """Why a metric has no value: mostly for want of ranked lists, which no agent SDK sends by itself."""
+    if "ranked selections" in declared.meaning and not ranked:
+        why = "no ranked selections in the window: see docs/trace.md"
+    else:
+        why = f"nothing to count in the window. It is: {declared.meaning}"
+    console.print(f"{declared.name}: {why}", soft_wrap=True, markup=False)
 
 
 def _print_rows(document: dict[str, Any]) -> None:

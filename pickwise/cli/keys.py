@@ -20,6 +20,7 @@ from pickwise.cli.options import (
     console,
     existing,
     print_json,
+    refuse_no_folder,
     remarks,
     settings_from,
 )
@@ -84,6 +85,7 @@ def create(
     from collector.keys import KeyProblem
 
     settings = settings_from(data_dir=data_dir)
+    refuse_no_folder(settings)
     with _store(settings) as store:
         is_first = not store.all()
         try:
@@ -103,11 +105,24 @@ def create(
     else:
         console.print(secret, soft_wrap=True, markup=False)
         remarks.print(f"Shown this once. {key.id}: {', '.join(key.roles)} of project {key.project}.", markup=False)
-        remarks.print(
-            f'For agents: export OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer%20{secret[:7]}…"', markup=False
-        )
+        if key.may(("ingest",)):
+            header = f"Authorization=Bearer%20{secret[:7]}…"
+            remarks.print(f'For agents: export OTEL_EXPORTER_OTLP_HEADERS="{header}"', markup=False)
     if is_first and settings.require_keys is None:
         remarks.print("The first key: from now on every request to this folder's service needs one.", markup=False)
+    _say_where(settings)
+
+
+def _say_where(settings: Settings) -> None:
+    """Name the folder that has the key, in case it is not the one that was meant."""
+    from collector.lock import holder
+
+    folder = settings.data_dir.resolve()
+    if holder(folder) is not None:
+        remarks.print(f"Kept in {folder}, for the service that runs there.", soft_wrap=True, markup=False)
+        return
+    need = "" if settings.require_keys is False else "; a service started there will need keys"
+    remarks.print(f"note: no service runs on {folder}{need}", soft_wrap=True, markup=False)
 
 
 @keys_app.command("list")

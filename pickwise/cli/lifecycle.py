@@ -55,8 +55,11 @@ def replay(
     report = _done(lambda settings: operate.replay(settings, project, request), data_dir)
     if as_json:
         print_json(report)
-        return
-    _print_replay(report)
+    elif any(report[found] for found in ("requests", "mended", "still_dead", "problems")):
+        _print_replay(report)
+    else:
+        where = "lies in that window" if start or end else f"of project {project} is kept"
+        console.print(f"No archived request {where}: nothing to map anew.", markup=False)
 
 
 def _print_replay(report: dict[str, Any]) -> None:
@@ -116,9 +119,16 @@ def forget(
     if not session:
         raise UserError("--session: expected the id of a session")
     report = _done(lambda settings: operate.forget(settings, project, session), data_dir)
+    is_known = any((*report["rows"].values(), *(count for name, count in report.items() if name != "rows")))
     if as_json:
         print_json(report)
-        return
+    elif is_known:
+        _print_forgotten(report)
+    if not is_known:
+        raise UserError(f"no session {session} in project {project}: nothing was removed; name another with --project")
+
+
+def _print_forgotten(report: dict[str, Any]) -> None:
     rows = ", ".join(f"{count:,} of {table}" for table, count in report["rows"].items() if count)
     console.print(f"removed: {rows or 'no row'}; {report['archived_items']:,} archived spans and log records")
     if report["dead_letters"] or report["damaged_segments"]:

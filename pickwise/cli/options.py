@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 from rich.console import Console
 
 from pickwise.events import DEFAULT_PROJECT, EventError, as_datetime, parse_instant
-from pickwise.settings import Settings, SettingsError, load_settings
+from pickwise.settings import SUPERVISED, Settings, SettingsError, load_settings, unknown_variables
 
 #: Into a pipe or a file nothing is cut to a terminal's width.
 _PIPE_WIDTH = 1000
@@ -38,11 +39,31 @@ class UserError(Exception):
 
 def settings_from(**flags: Any) -> Settings:
     """Settings with the command's flags in front. A wrong one is a UserError that names it."""
+    _warn_of_unknown_variables()
     try:
         settings = load_settings(**flags)
     except SettingsError as error:
         raise UserError(f"settings: {error}") from error
     return settings
+
+
+@cache
+def _warn_of_unknown_variables() -> None:
+    """Said once, and by the parts of a service not again."""
+    if SUPERVISED not in os.environ:
+        for warning in unknown_variables():
+            remarks.print(f"warning: {warning}", markup=False, soft_wrap=True)
+
+
+def refuse_no_folder(settings: Settings) -> None:
+    """Raises UserError where the data folder of a command that writes neither is one nor can be made."""
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = "that is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise UserError(
+            f"--data-dir: expected a folder, or a path where one can be made; got {settings.data_dir}: {why}"
+        ) from error
 
 
 def existing(settings: Settings) -> Settings:

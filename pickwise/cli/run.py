@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pickwise.cli.options import AsJson, DataDir, UserError, console, print_json, remarks, settings_from
-from pickwise.settings import Settings
+from pickwise.cli.options import (
+    AsJson,
+    DataDir,
+    UserError,
+    console,
+    print_json,
+    refuse_no_folder,
+    remarks,
+    settings_from,
+)
+from pickwise.settings import SUPERVISED, Settings
 
 if TYPE_CHECKING:
     from gateway.supervisor import Supervisor
@@ -61,9 +70,12 @@ def serve(
         dashboard_port=dashboard_port,
         insecure=insecure,
     )
+    refuse_no_folder(settings)
     service, addresses = service_of(
         settings, with_grpc=not no_grpc, with_jobs=not no_jobs, with_dashboard=not no_dashboard
     )
+    if not no_jobs:
+        refuse_wrong_rules(settings)
     try:
         service.start()
     except supervisor.StartError as error:
@@ -71,11 +83,7 @@ def serve(
     if as_json:
         print_json(addresses)
     else:
-        console.print("[bold]Pickwise is up.[/bold] End it with Ctrl-C.")
-        for name, address in addresses.items():
-            console.print(f"  {name:<10} {address}", soft_wrap=True, markup=False)
-        console.print(f"  {'logs':<10} {settings.data_dir / 'logs'}", soft_wrap=True, markup=False)
-        console.print(f"Point an agent at it: export OTEL_EXPORTER_OTLP_ENDPOINT={addresses['http']}", soft_wrap=True)
+        _print_up("Pickwise is up.", addresses | {"logs": str(settings.data_dir / "logs")})
     sys.stdout.flush()
     try:
         service.run()
@@ -96,13 +104,37 @@ def collect(
     from collector.lock import FolderHeld
     from gateway import collect as process
     from gateway.exposure import ExposedError
+    from gateway.supervisor import StartError
 
     _part()
     settings = settings_from(data_dir=data_dir, host=host, http_port=http_port, grpc_port=grpc_port, insecure=insecure)
+    refuse_no_folder(settings)
     try:
-        process.run(settings, grpc=not no_grpc)
-    except (FolderHeld, ExposedError, OSError) as error:
+        process.run(settings, _Told(settings), grpc=not no_grpc)
+    except (FolderHeld, ExposedError, StartError, OSError) as error:
         raise UserError(str(error)) from error
+
+
+class _Told:
+    """Says where the collector listens, and that it ends."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def listening(self, http_port: int, grpc_port: int | None) -> None:
+        addresses = _addresses(self._settings, http_port, grpc_port)
+        _print_up("The collector is up.", addresses | {"data_dir": str(self._settings.data_dir)})
+        sys.stdout.flush()
+
+    def stopping(self) -> None:
+        remarks.print("stopping: committing what was acknowledged")
+
+
+def _print_up(headline: str, addresses: dict[str, str]) -> None:
+    console.print(f"[bold]{headline}[/bold] End it with Ctrl-C.")
+    for name, address in addresses.items():
+        console.print(f"  {name:<10} {address}", soft_wrap=True, markup=False)
+    console.print(f"Point an agent at it: export OTEL_EXPORTER_OTLP_ENDPOINT={addresses['http']}", soft_wrap=True)
 
 
 def jobs(data_dir: DataDir = None) -> None:
@@ -110,7 +142,19 @@ def jobs(data_dir: DataDir = None) -> None:
     from gateway import jobs as process
 
     _part()
-    process.run(settings_from(data_dir=data_dir))
+    settings = settings_from(data_dir=data_dir)
+    refuse_wrong_rules(settings)
+    process.run(settings)
+
+
+def refuse_wrong_rules(settings: Settings) -> None:
+    """Raises UserError for a file of alert rules that can't be used, before anything is started for it."""
+    from analytics.rules import RuleError, load_rules
+
+    try:
+        load_rules(settings.alert_rules)
+    except RuleError as error:
+        raise UserError(f"settings: alert_rules: {error}") from error
 
 
 def dashboard(
@@ -119,11 +163,14 @@ def dashboard(
     """Run the dashboard alone."""
     import dashboard as package
     from gateway.exposure import ExposedError, refuse_exposed_pages
+    from gateway.supervisor import StartError, refuse_unknown_host, reserve_port
 
     settings = settings_from(data_dir=data_dir, host=host, dashboard_port=dashboard_port, insecure=insecure)
     try:
+        refuse_unknown_host(settings.host)
         refuse_exposed_pages(settings)
-    except ExposedError as error:
+        reserve_port(settings.host, settings.dashboard_port, "dashboard", "--dashboard-port")
+    except (ExposedError, StartError) as error:
         raise UserError(str(error)) from error
     os.environ["PICKWISE_DATA_DIR"] = str(settings.data_dir.resolve())
     arguments = {
@@ -163,29 +210,33 @@ def service_of(
 ) -> tuple[Supervisor, dict[str, str]]:
     """The processes of ``serve`` for these settings, and their addresses; a port of 0 becomes a free one."""
     from gateway.exposure import pages_host
-    from gateway.supervisor import Part, PortTaken, Supervisor, reserve_port
+    from gateway.supervisor import Part, StartError, Supervisor, refuse_same_ports, refuse_unknown_host, reserve_port
 
-    def port(number: int, what: str, flag: str, host: str = settings.host) -> int:
-        try:
-            return reserve_port(host, number, what, flag)
-        except PortTaken as error:
-            raise UserError(str(error)) from error
+    page_host = pages_host(settings)
+    wanted = {"--http-port": settings.http_port}
+    if with_grpc:
+        wanted["--grpc-port"] = settings.grpc_port
+    if with_dashboard:
+        wanted["--dashboard-port"] = settings.dashboard_port
+    try:
+        refuse_unknown_host(settings.host)
+        refuse_same_ports(wanted)
+        http = reserve_port(settings.host, settings.http_port, "HTTP", "--http-port")
+        grpc = reserve_port(settings.host, settings.grpc_port, "gRPC", "--grpc-port") if with_grpc else None
+        pages = (
+            reserve_port(page_host, settings.dashboard_port, "dashboard", "--dashboard-port") if with_dashboard else 0
+        )
+    except StartError as error:
+        raise UserError(str(error)) from error
 
     def part(name: str, *arguments: str) -> Part:
         return Part(name, [name, "--data-dir", str(settings.data_dir), *arguments], settings.data_dir / "logs")
 
-    listen = ["--host", settings.host]
-    url_host = _in_url(settings.host)
-    http = port(settings.http_port, "HTTP", "--http-port")
-    grpc = port(settings.grpc_port, "gRPC", "--grpc-port") if with_grpc else 0
-    page_host = pages_host(settings)
-    pages = port(settings.dashboard_port, "dashboard", "--dashboard-port", page_host) if with_dashboard else 0
-    way_in = [*listen, "--http-port", str(http), *(["--grpc-port", str(grpc)] if with_grpc else ["--no-grpc"])]
+    way_in = ["--host", settings.host, "--http-port", str(http)]
+    way_in += ["--no-grpc"] if grpc is None else ["--grpc-port", str(grpc)]
     exposed = ["--insecure"] if settings.insecure else []
     parts = [part("collect", *way_in, *exposed)]
-    addresses = {"http": f"http://{url_host}:{http}"}
-    if with_grpc:
-        addresses["grpc"] = f"{url_host}:{grpc}"
+    addresses = _addresses(settings, http, grpc)
     if with_jobs:
         parts.append(part("jobs"))
     if with_dashboard:
@@ -193,6 +244,15 @@ def service_of(
         addresses["dashboard"] = f"http://{_in_url(page_host)}:{pages}"
     addresses["data_dir"] = str(settings.data_dir)
     return Supervisor(parts, f"{addresses['http']}/readyz"), addresses
+
+
+def _addresses(settings: Settings, http_port: int, grpc_port: int | None) -> dict[str, str]:
+    """Where a collector can be reached."""
+    host = _in_url(settings.host)
+    addresses = {"http": f"http://{host}:{http_port}"}
+    if grpc_port is not None:
+        addresses["grpc"] = f"{host}:{grpc_port}"
+    return addresses
 
 
 def _in_url(host: str) -> str:
@@ -208,7 +268,7 @@ def _part() -> None:
 
 
 def _end_with_supervisor() -> None:
-    from gateway.supervisor import SUPERVISED, die_with_parent
+    from gateway.supervisor import die_with_parent
 
     if os.environ.get(SUPERVISED):
         die_with_parent()

@@ -315,6 +315,27 @@ def test_a_project_without_a_registry_learns_from_what_was_offered(house: House)
     assert {row["source"] for row in house.rows("select source from skills")} == {"observed"}
 
 
+BARE = '{"skill_id":"search"}'
+DEFINITION = '{"description": "d", "skill_id": "search"}'
+#: When a definition of `search` came (seconds), beside its offer by name alone at 0; then the entries in time.
+OFFERED = {
+    "no definition": (None, [BARE]),
+    "a definition earlier": (-5, [DEFINITION]),
+    "a definition at once": (0, [DEFINITION]),
+    "a definition later": (5, [BARE, DEFINITION]),
+}
+
+
+@pytest.mark.parametrize("case", OFFERED)
+def test_a_name_that_was_offered_has_an_entry_and_hides_no_definition(house: House, case: str) -> None:
+    seconds, expected = OFFERED[case]
+    house.events(SELECTION | {"candidates": MENU})
+    if seconds is not None:
+        house.write(entry("search", moment(seconds), source="observed", description="d"))
+    found = house.rows("select entry from skills where skill_id = 'search' order by valid_from")
+    assert [row["entry"] for row in found] == expected
+
+
 def test_without_registry_or_offers_there_is_no_class(house: House) -> None:
     house.events(call("c1", 1))
     assert house.row("select name_class from calls")["name_class"] is None

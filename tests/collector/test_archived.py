@@ -6,14 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import msgspec
 import pytest
+from hypothesis import strategies as st
 
 from collector import mapping
 from collector.archived import ArchivedRequest, Archivist, project_of
 from collector.decode import decode_facts
 from collector.facts import CallFact, Facts
-from collector.item_shapes import ItemShapes, kind_of
+from collector.item_shapes import ItemShapes, Kind, kind_of
+from collector.read_attributes import layout_of
 from collector.redact import Redactor
 from collector.rows import Ledger, Row, to_rows
 from collector.segment import Header, Record
@@ -245,7 +248,7 @@ def test_what_was_offered_is_told_again_with_its_secrets_masked() -> None:
     _, request, archivist = through_the_archive(record(given))
     assert request is not None
     facts, _ = archivist.facts(request, Ledger())
-    assert [(skill.skill_id, skill.description) for skill in facts["p"].offered] == [("search", "ask [email]")]
+    assert [(skill.skill_id, skill.description) for skill in facts["p"].offered_skills] == [("search", "ask [email]")]
 
 
 def test_familiar_spans_are_trusted_and_still_come_out_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,20 +274,86 @@ def test_familiar_spans_are_trusted_and_still_come_out_the_same(monkeypatch: pyt
         assert ordered(rows_again(request, archivist)) == ordered(first)
 
 
-def test_failures_and_surprises_are_always_looked_at() -> None:
-    shapes = ItemShapes()
+def kind(given: Span, facts: Facts | None = None) -> Kind | None:
+    return kind_of(given, layout_of(given.attributes), facts)
+
+
+def test_a_kind_is_trusted_until_a_surprise() -> None:
+    shape = ItemShapes().of(("a kind",))
+    assert [shape.needs_look() for _ in range(8)] == [True] * 8
+    assert 2 <= sum(shape.needs_look() for _ in range(800)) <= 4
+    shape.is_trusted = False
+    assert all(shape.needs_look() for _ in range(20))
+
+
+def test_failures_are_of_one_kind_if_they_failed_alike() -> None:
+    def failed(**call: Any) -> Facts:
+        return Facts(calls=[CallFact(skill_id="s", ok=False, **call)])
+
     given = tool_span()
-    failed = Facts(calls=[CallFact(skill_id="s", ok=False)])
-    for _ in range(20):
-        shapes.needs_look(kind_of(given), Facts())
-    assert not shapes.needs_look(kind_of(given), Facts())
-    assert shapes.needs_look(kind_of(given), failed)
-    assert shapes.needs_look(kind_of(chat_span()), Facts())
-    shapes.distrust(kind_of(given))
-    assert all(shapes.needs_look(kind_of(given), Facts()) for _ in range(200))
-    looks = [shapes.needs_look(("other",), None) for _ in range(200)]
-    assert looks[:8] == [True] * 8
-    assert 2 <= sum(looks[8:]) <= 4
+    kinds = {kind(given), kind(chat_span()), kind(given, failed()), kind(given, failed(error_kind="timeout"))}
+    assert len(kinds) == 4
+    assert None not in kinds
+    assert kind(given, failed()) == kind(given, failed(latency_ms=7.0))
+    assert kind(msgspec.structs.replace(given, status_message="no rooms"), failed()) not in kinds
+    assert kind(given, failed(role="answer")) is None
+    assert kind(given, Facts(is_routed=True)) is None
+    assert kind(msgspec.structs.replace(given, status_message="x" * 1_000), failed()) is None
+
+
+_RUNS = st.fixed_dictionaries(
+    {
+        "status": st.sampled_from([(0, ""), (2, ""), (2, "it timed out"), (2, "no rooms for bob@example.com")]),
+        "result": st.sampled_from(
+            [
+                "done",
+                "Error: no rooms left",
+                "Error: it timed out",
+                '{"isError": true, "content": []}',
+                '{"error": "x"}',
+            ]
+        ),
+    },
+    optional={
+        "arguments": st.sampled_from(['{"q": "timed out"}', '{"q": 1}', "no json"]),
+        "error.type": st.sampled_from(["TimeoutError", "ToolError"]),
+    },
+)
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(st.lists(_RUNS, min_size=1, max_size=3), st.lists(st.integers(0, 2), min_size=40, max_size=60))
+def test_familiar_failures_come_out_the_same(runs: list[dict[str, Any]], order: list[int]) -> None:
+    archivist = Archivist(SETTINGS, redactor())
+    for number, which in enumerate(order, 1):
+        told = dict(runs[which % len(runs)])
+        error_type = told.pop("error.type", None)
+        given_span = tool_span(number, trace=number, **told)
+        if error_type is not None:
+            given_span.attributes["error.type"] = error_type
+        first, request, _ = through_the_archive(record(given_span, seq=number), archivist=archivist)
+        assert request is not None
+        assert ordered(rows_again(request, archivist)) == ordered(first)
+
+
+def test_familiar_failures_are_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    archivist = Archivist(SETTINGS, redactor())
+    looks = 0
+    real = archivist._looked_at
+
+    def counted(*given: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return real(*given)
+
+    monkeypatch.setattr(archivist, "_looked_at", counted)
+    for number in range(1, 101):
+        given_span = tool_span(number, result='{"isError": true, "content": []}')
+        _, request, _ = through_the_archive(record(given_span, seq=number), archivist=archivist)
+        assert request is not None
+        (row,) = calls_of(rows_again(request, archivist))
+        assert row["ok"] is False
+    assert looks < 12
 
 
 def test_a_label_that_was_masked_is_never_trusted() -> None:

@@ -14,6 +14,7 @@ from collector import mapping
 from collector.decode import PART_ITEMS, Unmapped, decode_facts, decode_parts
 from collector.facts import Facts
 from collector.lake import Lake
+from collector.remembered import Remembered
 from collector.segment import Header, Record
 from collector.service import Collector
 from collector.spans import Span
@@ -31,6 +32,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
         return None
 
     monkeypatch.setattr(mapping, "RULES", (rule, *mapping.RULES))
+    monkeypatch.setattr(mapping, "_asked", Remembered(1_024))  # what is known of the rules as they were
 
 
 @pytest.mark.usefixtures("failing")

@@ -41,7 +41,7 @@ def test_who_names_its_own_project_or_none_is_not_looked_into(projects: tuple[An
 def test_others_are_refused_by_name(place: str, other: Any) -> None:
     found = own(request("mine", other, None, place=place))
     assert (found.rejected, found.span_count) == (1, 3)
-    assert "span 1: pickwise.project names another project than the key's, mine" in found.message
+    assert "span 1: project: expected mine, the key's, or none; pickwise.project names another" in found.message
     assert [span.name for span in found.spans()] == ["span 0", "span 2"]
 
 

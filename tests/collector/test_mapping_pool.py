@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import polars as pl
 import psutil
 import pytest
 
 from bench.traces import renewed, requests
 from collector import mapping_pool
+from collector.archived import ArchivedRequest, EncodedRequest
 from collector.lake import Lake
 from collector.mapping_pool import MappingPool
-from collector.record_mapper import Mapped, Work
+from collector.record_mapper import Mapped, RecordMapper, Work
 from collector.segment import Header, Record
 from collector.service import Collector
 from collector.skill_changes import SKILLS
+from collector.spans import Span
 from collector.tables import FACT_TABLES
 from pickwise.settings import Settings
 
@@ -54,9 +61,12 @@ def work(count: int) -> Work:
 
 
 def children() -> list[psutil.Process]:
-    """The live processes of the pool, without multiprocessing's own helper."""
-    live = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
-    return [child for child in live if "resource_tracker" not in " ".join(child.cmdline())]
+    """The live processes of the pool."""
+    return [psutil.Process(child.pid) for child in multiprocessing.active_children()]
+
+
+def spans(request: EncodedRequest) -> list[Span | None]:
+    return [item.span for item in msgspec.msgpack.decode(request.encoded, type=ArchivedRequest).items]
 
 
 def whole(parts: list[Mapped]) -> dict[str, pl.DataFrame]:
@@ -75,9 +85,8 @@ def test_other_processes_map_as_our_own_does(pool: MappingPool) -> None:
         table: frame.to_dicts() for table, frame in whole(theirs).items()
     }
     assert [found.seq for part in theirs for found in part.archived] == list(range(1, 13))
-    assert [found.encoded for part in theirs for found in part.archived] == [
-        found.encoded for found in ours[0].archived
-    ]
+    # What is carried beside the spans depends on which ones were looked at, so on what a process had seen before.
+    assert [spans(found) for part in theirs for found in part.archived] == [spans(found) for found in ours[0].archived]
     assert [(found.header.seq, found.offers) for part in theirs for found in part.offered] == [
         (found.header.seq, found.offers) for found in ours[0].offered
     ]
@@ -124,33 +133,73 @@ def test_what_a_dead_process_was_at_is_mapped_again(pool: MappingPool) -> None:
     assert len(pool.begin(given)()) == 4, "and the next batch is shared again"
 
 
-def deadly(given: Work) -> Mapped:
-    """Maps, but for the third record: that one kills."""
-    if any(found.header.seq == 3 for found in given.records):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return mapping_pool._map(given)  # the real one: nothing is patched over there
+def serve_until_the_third(connection: Connection, *arguments: Any) -> None:
+    """A process that maps, but for the third record: that one kills."""
+    real = RecordMapper.map
+
+    def deadly(self: RecordMapper, given: Work) -> Mapped:
+        if any(found.header.seq == 3 for found in given.records):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(self, given)
+
+    RecordMapper.map = deadly  # type: ignore[method-assign, assignment]
+    mapping_pool._serve(connection, *arguments)
 
 
 def test_only_the_record_that_kills_its_process_is_set_aside(
     pool: MappingPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mapping_pool, "_map", deadly)
+    monkeypatch.setattr(mapping_pool, "_serve", serve_until_the_third)
     parts = pool.begin(work(8))()
     assert [found.seq for part in parts for found in part.archived] == [1, 2, 4, 5, 6, 7, 8]
     assert [(found.header.seq, fault.kind) for part in parts for found, fault in part.set_aside] == [(3, "Died")]
 
 
-def always_dead(_: Work) -> Mapped:
+def test_a_process_that_hangs_is_killed(pool: MappingPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = work(12)
+    pool.begin(given)()
+    monkeypatch.setattr(mapping_pool, "_HANGS_S", 1.0)
+    for child in children():
+        child.suspend()
+    parts = pool.begin(given)()
+    assert [found.seq for part in parts for found in part.archived] == list(range(1, 13))
+
+
+def serve_nobody(*_: Any) -> None:
     os._exit(1)
 
 
 def test_where_no_process_can_live_the_collector_maps_by_itself(
     pool: MappingPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mapping_pool, "_map", always_dead)
-    parts = pool.begin(work(4))()
-    assert [found.seq for part in parts for found in part.archived] == [1, 2, 3, 4]
+    monkeypatch.setattr(mapping_pool, "_serve", serve_nobody)
+    parts = pool.begin(work(8))()
+    assert [found.seq for part in parts for found in part.archived] == list(range(1, 9))
     assert not any(part.set_aside for part in parts)
+    monkeypatch.undo()
+    assert len(pool.begin(work(8))()) == 1, "for a while"
+
+
+def test_a_process_that_cannot_be_started_is_no_fault_of_the_records(
+    pool: MappingPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(mapping_pool._CONTEXT, "Pipe", refused)
+    parts = pool.begin(work(8))()
+    assert [found.seq for part in parts for found in part.archived] == list(range(1, 9))
+
+
+def test_closing_waits_for_nobody(pool: MappingPool) -> None:
+    pool.begin(work(8))()
+    for child in children():
+        child.suspend()
+    pool.begin(work(8))
+    started = time.monotonic()
+    pool.close()
+    assert time.monotonic() - started < 10
+    assert not children()
 
 
 def test_a_collector_commits_the_same_with_and_without(tmp_path: Path) -> None:

@@ -8,17 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector import observed as module
-from collector.facts import OfferedSkill
+from collector.facts import DefinedSkill, Offer, OfferedSkill
 from collector.observed import ObservedSkills, Offers
 from collector.skill_changes import SkillChange, to_rows
 from pickwise.events import Candidate, Selection
 
-Offer = tuple[str | None, int]
+#: Description, or None for the id alone, and time in microseconds.
+Told = tuple[str | None, int]
 
 
-def learn(known: ObservedSkills, offers: list[Offer], skill_id: str = "s") -> list[SkillChange]:
-    """Offers of one skill: (description or None for the id alone, time in microseconds)."""
-    defined = [OfferedSkill(skill_id=skill_id, time=at * 1_000, description=text) for text, at in offers if text]
+def learn(known: ObservedSkills, offers: list[Told], skill_id: str = "s") -> list[SkillChange]:
+    """Offers of one skill."""
+    defined = [Offer(at * 1_000, (DefinedSkill(skill_id=skill_id, description=text),)) for text, at in offers if text]
     bare = [Selection(time=at * 1_000, candidates=[Candidate(skill_id=skill_id)]) for text, at in offers if not text]
     return known.learn("p", Offers.of(defined, bare, received_at=10**18))
 
@@ -34,7 +35,7 @@ OFFERS = st.tuples(st.sampled_from([None, "one", "two"]), st.integers(1, 8))
 
 @given(st.lists(st.lists(OFFERS, max_size=3), max_size=6))
 def test_a_skill_is_known_from_its_first_offer_and_defined_from_its_first_definition(
-    batches: list[list[Offer]],
+    batches: list[list[Told]],
 ) -> None:
     known = ObservedSkills()
     changes = [change for batch in batches for change in learn(known, batch)]
@@ -47,7 +48,7 @@ def test_a_skill_is_known_from_its_first_offer_and_defined_from_its_first_defini
 
 
 @given(st.lists(OFFERS, max_size=6))
-def test_what_was_written_is_not_written_again_nor_after_a_restart(offers: list[Offer]) -> None:
+def test_what_was_written_is_not_written_again_nor_after_a_restart(offers: list[Told]) -> None:
     known = ObservedSkills()
     changes = learn(known, offers)
     assert learn(known, offers) == []
@@ -77,6 +78,19 @@ def test_a_menu_that_turns_share_counts_from_the_first_of_them() -> None:
     assert offers.candidates == {"a": 4_000, "b": 4_000, "c": 5_000}
 
 
+def test_a_definition_counts_from_its_first_offer_whichever_menus_hold_it() -> None:
+    schema: dict[str, object] = {"type": "object"}
+    shared = DefinedSkill(skill_id="b", parameters_schema=schema)
+    menu = (DefinedSkill(skill_id="a"), shared)
+    other = (DefinedSkill(skill_id="b", parameters_schema=schema), DefinedSkill(skill_id="b", description="two"))
+    offered = [Offer(9, menu), Offer(5, other), Offer(7, menu)]
+    assert Offers.of(offered, [], received_at=10**18).skills == [
+        OfferedSkill(skill_id="b", time=5, parameters_schema=schema),
+        OfferedSkill(skill_id="b", time=5, description="two"),
+        OfferedSkill(skill_id="a", time=7),
+    ]
+
+
 def test_invented_skills_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SKILLS", 2)
     known = ObservedSkills()
@@ -85,8 +99,8 @@ def test_invented_skills_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_rows_hold_the_entry_as_json() -> None:
-    offer = OfferedSkill(skill_id="s", time=5_000, name="n", description="d", parameters_schema={"type": "object"})
-    changes = ObservedSkills().learn("p", Offers.of([offer], [], received_at=0))
+    skill = DefinedSkill(skill_id="s", name="n", description="d", parameters_schema={"type": "object"})
+    changes = ObservedSkills().learn("p", Offers.of([Offer(5_000, (skill,))], [], received_at=0))
     rows = to_rows(changes, project="p", source="observed", seq=3, received_at=9_000, source_request="x")
     (row,) = rows.with_columns(pl.col("time", "received_at").dt.epoch("us")).rows(named=True)
     assert (row["time"], row["received_at"], row["seq"], row["name"], row["op"]) == (5, 9, 3, "n", "upsert")
@@ -95,11 +109,12 @@ def test_rows_hold_the_entry_as_json() -> None:
 
 def test_an_offer_by_name_alone_defines_nothing() -> None:
     known = ObservedSkills()
-    named = OfferedSkill(skill_id="s", name="s", time=2_000)
-    defined = OfferedSkill(skill_id="s", name="s", description="one", time=1_000)
+    by_name = (DefinedSkill(skill_id="s", name="s"),)
+    named = Offer(2_000, by_name)
+    defined = Offer(1_000, (DefinedSkill(skill_id="s", name="s", description="one"),))
     assert [change.entry for change in known.learn("p", Offers.of([named], [], received_at=10**18))] == [
         {"skill_id": "s"}
     ]
     changes = known.learn("p", Offers.of([defined], [], received_at=10**18))
     assert [(change.time, change.entry["description"]) for change in changes] == [(1, "one"), (2, "one")]
-    assert known.learn("p", Offers.of([OfferedSkill(skill_id="s", name="s", time=3_000)], [], received_at=10**18)) == []
+    assert known.learn("p", Offers.of([Offer(3_000, by_name)], [], received_at=10**18)) == []

@@ -187,3 +187,22 @@ def test_hints_and_memory_change_nothing(text: str) -> None:
 @given(st.binary(min_size=1, max_size=100), st.binary(max_size=300))
 def test_a_digest_is_an_hmac(key: bytes, data: bytes) -> None:
     assert Redactor(Settings(), key).digest(data) == hmac.new(key, data, hashlib.sha256).hexdigest()[:32]
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["+1 (415) 555-2671", "+44 20 7946 0958", "+86 138 0013 8000", "+49.30.123456", "+4930123456", "(415) 555-2671"],
+)
+def test_numbers_that_are_written_as_telephone_numbers_are_masked(number: str) -> None:
+    assert Redactor(Settings(), KEY).text(f"call {number}, please") == "call [phone], please"
+
+
+@pytest.mark.parametrize("text", ["+5 3 2 1 4 6", "+1 2 3 4 5 6 7 8 9 10", "+12", "a+1415555"])
+def test_other_numbers_are_not(text: str) -> None:
+    assert Redactor(Settings(), KEY).text(text) == text
+
+
+def test_an_error_beside_very_many_values_is_not_kept() -> None:
+    arguments = {f"a{number}": f"value-{number}" for number in range(1_001)}
+    assert Redactor(Settings(), KEY).error_message("no value-7 here", "s", arguments) == "string(15)"
+    assert Redactor(Settings(), KEY).error_message("no value-7 here", "s", {"a": "value-7"}) == "no [argument] here"

@@ -100,6 +100,48 @@ def test_a_frame_that_is_remembered_is_that_of_the_object(value: dict[str, Any],
     assert shapes.frame_of(value, around) == shapes._frame(value, around)
 
 
+@settings(max_examples=400, deadline=None)
+@given(st.lists(_MESSAGES, max_size=4), st.lists(st.frozensets(_TEXTS, max_size=2), min_size=2, max_size=4))
+def test_messages_that_come_again_are_kept_as_if_they_were_new(
+    messages: list[Any], queries: list[frozenset[str]]
+) -> None:
+    remembering = values()
+    for index, asked in enumerate(queries):
+        walked = values()
+        for redactor in (remembering, walked):
+            redactor.queries, redactor.has_masked_label = asked, False
+        shown = messages[: index + 1] + messages[:index]
+        as_text = kept(remembering, json.dumps(shown), "")
+        assert as_text == msgspec.json.encode(kept(walked, shown, "")).decode()
+        assert remembering.has_masked_label == walked.has_masked_label
+
+
+def test_a_conversation_repeats_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    redacted = 0
+    real = redact_message
+
+    def counted(*given: Any) -> bool:
+        nonlocal redacted
+        redacted += 1
+        return real(*given)
+
+    monkeypatch.setattr("collector.redact_values.redact_message", counted)
+    told: list[Any] = []
+    redactor = values()
+    for turn in range(20):
+        told.append({"role": "user", "parts": [{"type": "text", "content": f"question {turn} of bob@example.com"}]})
+        told.append({"role": "assistant", "parts": [{"type": "text", "content": f"answer {turn}"}]})
+        text = kept(redactor, json.dumps(told), "")
+        assert f"question {turn} of [email]" in text
+        assert text.count("question") == 1
+    assert redacted == len(told)
+
+
+@pytest.mark.parametrize("text", ['[{"a":1e999}]', '[{"role":"user","parts":[]},{"a":01}]', "[1,", "[" * 5_000])
+def test_what_is_no_json_is_described(text: str) -> None:
+    assert kept(values(), text, "") == f"string({len(text)})"
+
+
 def test_the_usual_messages_take_the_short_way() -> None:
     call = {"type": "tool_call", "id": "c", "name": "f", "arguments": {"a": "secret"}}
     usual: list[Any] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collector import remembered as module
-from collector.remembered import Remembered
+from collector.remembered import Remembered, once_a_word
 
 
 def test_what_was_kept_is_found_until_the_place_is_full() -> None:
@@ -28,3 +28,15 @@ def test_long_keys_are_not_kept_and_many_long_ones_make_room(monkeypatch: pytest
     assert len(found) == 2
     found.keep((b"3" * 9, 5), 3)
     assert list(found.values()) == [3]
+
+
+def test_only_words_are_remembered() -> None:
+    asked: list[str] = []
+
+    @once_a_word
+    def is_long(text: str) -> bool:
+        asked.append(text)
+        return len(text) > 3
+
+    assert [is_long(text) for text in ("word", "word", "x" * 10**6, "x" * 10**6, "ab")] == [True] * 4 + [False]
+    assert [len(text) for text in asked] == [4, 10**6, 10**6, 2]

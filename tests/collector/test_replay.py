@@ -264,7 +264,7 @@ def test_the_observed_registry_follows(
 
     def renamed(_span: Span, facts: Facts) -> None:
         for offer in facts.offered:
-            offer.skill_id = "web/search"
+            offer.skills = tuple([msgspec.structs.replace(skill, skill_id="web/search") for skill in offer.skills])
         for selection in facts.selections:
             selection.candidates = [
                 msgspec.structs.replace(candidate, skill_id="web/search") for candidate in selection.candidates

@@ -273,6 +273,38 @@ def test_a_fact_hashes_all_columns_in_the_order_of_their_names(event: Any, event
         assert list(columns) == sorted(columns)
 
 
+@settings(deadline=None)
+@given(st.lists(st.builds(Candidate, skill_id=st.text("ab", min_size=1), score=st.none() | st.floats()), max_size=3))
+def test_a_fact_hashes_what_a_search_found_as_what_a_turn_was_offered(found: list[Candidate]) -> None:
+    facts = Facts(
+        selections=[SelectionFact(candidates=found, event_id="e", role=role) for role in ("turn", "retrieval")]
+    )
+    for row in made_of(facts):
+        columns = {name: value for name, value in row.items() if name not in _OF_RECEIPT}
+        said = msgspec.json.encode(["selection", None, columns], order="sorted")
+        assert row["fact"] == blake2b(said, digest_size=16).hexdigest()
+
+
+_JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=4)
+
+
+@settings(deadline=None)
+@given(st.lists(st.dictionaries(st.text(), _JSON), min_size=1, max_size=3), st.sampled_from([[], ["a", "t:b"]]))
+def test_calls_of_one_request_are_told_as_they_are_alone(arguments: list[Any], allowed: list[str]) -> None:
+    calls = [CallFact(skill_id="t", event_id="e", arguments=value) for value in arguments * 2]
+    together = rows(Facts(calls=calls), "calls", allow_arguments=allowed)
+    alone = [rows(Facts(calls=[call]), "calls", allow_arguments=allowed)[0] for call in calls]
+    names = ("args_digest", "args_keys", "arguments", "fact")
+    assert [[row[name] for name in names] for row in together] == [[row[name] for name in names] for row in alone]
+
+
+@given(st.lists(st.integers(1, 2**63 - 1), max_size=5))
+def test_the_date_is_that_of_the_time(times: list[int]) -> None:
+    facts = Facts(feedback=[Feedback(kind="rating", time=time) for time in times])
+    for frame in frames(facts).values():
+        assert frame["date"].equals(frame["time"].dt.date().alias("date"))
+
+
 def test_a_row_archived_before_there_was_a_column() -> None:
     row = made_of(told([[], []]))[0]
     older = {name: value for name, value in row.items() if name not in ("turn", "candidates")}

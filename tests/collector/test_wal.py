@@ -8,6 +8,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -252,6 +253,30 @@ def test_a_full_disk_refuses_and_loses_nothing_acknowledged(tmp_path: Path, monk
     assert bodies_of(again.read(ALL, ALL)) == [b"before", b"after"]
     assert again.recovery.torn_bytes == 0
     again.close()
+
+
+def test_a_read_that_fails_loses_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_wal(tmp_path, segment_bytes=100)
+    for number in range(4):
+        put(log, b"%d" % number * 80)
+    real = segment.read_records
+    failing = {2, 3}
+    calls = 0
+
+    def unlucky(*arguments: Any) -> Iterator[Record]:
+        nonlocal calls
+        calls += 1
+        if calls in failing:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(*arguments)
+
+    monkeypatch.setattr("collector.wal.read_records", unlucky)
+    first = log.read(ALL, ALL)
+    assert len(first) == 1, "what was read before the failure is good"
+    with pytest.raises(OSError, match="Too many"):
+        log.read(ALL, ALL)
+    assert [record.header.seq for record in [*first, *log.read(ALL, ALL)]] == [1, 2, 3, 4]
+    log.close()
 
 
 def test_a_cancelled_append_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

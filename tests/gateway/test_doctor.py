@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +45,36 @@ def test_a_wrong_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "http_port" in found["settings"]["finding"]
 
 
-def test_an_unknown_embedder_is_bad_and_has_a_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PICKWISE_EMBEDDER", "no/such-model")
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+@pytest.mark.parametrize("name", ["no/such-model", "nope", "/no/such/folder", "no such: model"])
+def test_an_unknown_embedder_is_bad_and_has_a_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("PICKWISE_EMBEDDER", name)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     found = checks(examine(tmp_path))
     assert found["embedder"]["state"] == "bad"
+    assert f"embedder `{name}`" in found["embedder"]["finding"]
+    assert "huggingface.co" not in found["embedder"]["finding"]
     assert "PICKWISE_EMBEDDER=use" in found["embedder"]["mend"]
+
+
+RULES = {"missing": None, "no YAML": "rules: [", "of another shape": "- a"}
+
+
+@pytest.mark.parametrize("case", RULES)
+def test_alert_rules_that_cannot_be_used_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    file, text = tmp_path / "rules.yaml", RULES[case]
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setenv("PICKWISE_ALERT_RULES", str(file))
+    check = checks(examine(tmp_path))["alert rules"]
+    assert check["state"] == "bad"
+    assert "alert_rules" in check["finding"]
+    assert str(file) in check["finding"]
+    for command in (["jobs"], ["serve", "--http-port", "0", "--grpc-port", "0", "--dashboard-port", "0"]):
+        arguments = [sys.executable, "-m", "pickwise.cli", *command, "--data-dir", str(tmp_path / "data")]
+        ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 1
+        assert ended.stderr.startswith(f"error: settings: alert_rules: {file}")
+        assert len(ended.stderr.splitlines()) == 1
 
 
 def test_a_missing_table_file_is_found(client: TestClient, settings: Settings) -> None:
@@ -63,3 +89,8 @@ def test_a_missing_table_file_is_found(client: TestClient, settings: Settings) -
 def test_a_file_is_no_data_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert checks(examine(tmp_path / "file"))["data folder"]["state"] == "bad"
+
+
+def test_a_variable_that_is_no_setting_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PICKWISE_HTTPPORT", "1")
+    assert "PICKWISE_HTTP_PORT" in checks(examine(tmp_path))["settings"]["finding"]

@@ -193,6 +193,7 @@ def test_a_project_without_a_registry_is_named(tmp_path: Path) -> None:
         checks = found(tmp_path / "d")
     assert state(checks, "registries") == "note"
     assert "--project default" in checks["registries"]["mend"]
+    assert "the skills that were seen offered" in checks["registries"]["finding"]
 
 
 def test_a_service_beyond_this_machine_without_keys_is_bad(tmp_path: Path) -> None:
@@ -218,6 +219,44 @@ def test_with_keys_the_counters_need_one(tmp_path: Path, monkeypatch: pytest.Mon
     assert "2 missing" in checks["refused keys"]["finding"]
     assert state(checks, "keys") == "ok"
     assert secret not in json.dumps(report, default=str)
+
+
+def test_a_service_whose_last_key_has_ended_is_closed(tmp_path: Path) -> None:
+    control = Control(tmp_path / "d")
+    key, _ = KeyStore(control).create("p", ["read"])
+    KeyStore(control).revoke(key.id)
+    control.close()
+    for address in ("127.0.0.1", "0.0.0.0"):
+        with serving(tmp_path / "d", address=address) as service:
+            assert service.post(call("a"), refresh=False).status_code == 401
+            check = found(tmp_path / "d")["keys"]
+        assert check["state"] == "bad"
+        assert "no key is active: the last was revoked. All are answered 401" in check["finding"]
+        assert "pickwise keys create" in check["mend"]
+
+
+def test_refusals_of_good_keys_are_told_with_their_own_mends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    control = Control(tmp_path / "d")
+    _, reader = KeyStore(control).create("mine", ["read"])
+    _, sender = KeyStore(control).create("mine", ["ingest"])
+    control.close()
+    monkeypatch.setenv("PICKWISE_API_KEY", reader)
+    span = {"name": "s", "traceId": "01" * 16, "spanId": "02" * 8}
+    resource = {"attributes": [{"key": "pickwise.project", "value": {"stringValue": "theirs"}}]}
+    traces = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [span]}]}]}
+    with serving(tmp_path / "d") as service:
+        url = f"{service.url}/v1/traces"
+        heads = [{"Authorization": f"Bearer {key}"} for key in (reader, sender)]
+        assert httpx.post(url, json=traces, headers=heads[0], timeout=20).status_code == 403
+        assert httpx.post(url, json=traces, headers=heads[1] | {"X-Pickwise-Project": "x"}, timeout=20).is_error
+        assert httpx.post(url, json=traces, headers=heads[1], timeout=20).is_success
+        checks = found(tmp_path / "d")
+    assert "1 role" in checks["refused keys"]["finding"]
+    assert "a key with that role" in checks["refused keys"]["mend"]
+    assert "a key of that project" in checks["refused keys"]["mend"]
+    assert "give the sender a key" not in checks["refused keys"]["mend"]
+    assert checks["rejected items"]["finding"].startswith("1 spans were refused")
+    assert checks["rejected items"]["finding"].endswith("most often wrong: project")
 
 
 def test_a_service_that_does_not_answer_is_bad(tmp_path: Path) -> None:

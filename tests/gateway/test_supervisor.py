@@ -11,7 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from gateway.supervisor import MAX_FAST_DEATHS, Part, PortTaken, StartError, Supervisor, reserve_port
+from gateway.supervisor import (
+    MAX_FAST_DEATHS,
+    HostUnknown,
+    Part,
+    PortTaken,
+    StartError,
+    Supervisor,
+    refuse_same_ports,
+    refuse_unknown_host,
+    reserve_port,
+)
 
 
 def part(tmp_path: Path, code: str) -> Part:
@@ -73,6 +83,24 @@ def test_a_taken_port_is_named_before_anything_starts() -> None:
         with pytest.raises(PortTaken, match=rf"port {port} \(gRPC\).*--grpc-port"):
             reserve_port("127.0.0.1", port, "gRPC", "--grpc-port")
     assert reserve_port("127.0.0.1", 0, "HTTP", "--http-port") > 0
+
+
+def test_one_port_for_two_is_refused_with_both_flags() -> None:
+    refuse_same_ports({"--http-port": 0, "--grpc-port": 0, "--dashboard-port": 4318})
+    with pytest.raises(PortTaken, match="--http-port and --dashboard-port are both 4318"):
+        refuse_same_ports({"--http-port": 4318, "--grpc-port": 4317, "--dashboard-port": 4318})
+
+
+@pytest.mark.parametrize("host", ["nohost.invalid", "a..b"])
+def test_a_host_that_does_not_exist_is_named(host: str) -> None:
+    with pytest.raises(HostUnknown, match=r"can't be resolved.*--host"):
+        refuse_unknown_host(host)
+    refuse_unknown_host("127.0.0.1")
+
+
+def test_an_address_of_another_machine_is_not_a_taken_port() -> None:
+    with pytest.raises(HostUnknown, match=r"no address of this machine.*--host"):
+        reserve_port("192.0.2.1", 4318, "HTTP", "--http-port")
 
 
 def test_a_killed_part_does_not_count_as_one_that_cannot_start(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pickwise.cli import app, main
-from pickwise.cli.options import UserError
+from pickwise.cli.options import UserError, _warn_of_unknown_variables
 
 runner = CliRunner()
 
@@ -94,6 +94,9 @@ def test_train_prints_its_decision_and_nothing_else(tmp_path: Path) -> None:
         (["export", "/proc/nowhere"], "/proc/nowhere"),
         (["collect", "--host", "0.0.0.0"], "--insecure"),
         (["dashboard", "--host", "0.0.0.0"], "--insecure"),
+        (["collect", "--host", "nohost.invalid"], "can't be resolved"),
+        (["collect", "--http-port", "5555", "--grpc-port", "5555"], "--http-port and --grpc-port are both 5555"),
+        (["serve", "--http-port", "5555", "--dashboard-port", "5555"], "--http-port and --dashboard-port"),
     ],
 )
 def test_errors_are_one_line_with_the_mend(
@@ -104,6 +107,42 @@ def test_errors_are_one_line_with_the_mend(
     assert text.startswith("error: ")
     assert says in text
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("command", [["serve"], ["collect"], ["keys", "create"]])
+def test_a_data_folder_that_can_be_none_is_named(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "file").touch()
+    for path, why in ((tmp_path / "file", "that is a file"), (tmp_path / "file/under", "Not a directory")):
+        done = runner.invoke(app, [*command, "--data-dir", str(path)])
+        assert isinstance(done.exception, UserError), done.output
+        assert "--data-dir: expected a folder" in str(done.exception)
+        assert why in str(done.exception)
+
+
+def test_an_unknown_variable_is_warned_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PICKWISE_DATADIR", "x")
+    _warn_of_unknown_variables.cache_clear()
+    said = [runner.invoke(app, ["alerts", "--data-dir", str(tmp_path)]).stderr for _ in range(2)]
+    assert ["did you mean PICKWISE_DATA_DIR?" in text for text in said] == [True, False]
+
+
+def test_a_metric_without_a_value_says_why(tmp_path: Path) -> None:
+    folder = ["--data-dir", str(tmp_path)]
+    for by in ([], ["--by", "model"]):
+        text = runner.invoke(app, ["metrics", "top1_acceptance_rate", *by, *folder]).stdout
+        assert text == "top1_acceptance_rate: no ranked selections in the window: see docs/trace.md\n"
+    assert "Failed calls ÷ finished calls" in runner.invoke(app, ["metrics", "failed_tool_rate", *folder]).stdout
+
+
+def test_nothing_to_forget_and_nothing_to_replay_are_said(tmp_path: Path) -> None:
+    folder = ["--data-dir", str(tmp_path)]
+    done = runner.invoke(app, ["forget", "--session", "nosuch", *folder])
+    assert (done.exit_code, str(done.exception)[:39]) == (1, "no session nosuch in project default: n")
+    done = runner.invoke(app, ["forget", "--session", "nosuch", "--json", *folder])
+    assert (done.exit_code, json.loads(done.stdout)["archived_items"]) == (1, 0)
+    done = runner.invoke(app, ["replay", "--from", "2100-01-01T00:00:00Z", *folder])
+    assert (done.exit_code, done.stdout[:40]) == (0, "No archived request lies in that window:")
+    assert "of project default is kept" in runner.invoke(app, ["replay", *folder]).stdout
 
 
 def test_the_weights_follow_the_night(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from collector.lock import FolderLock
 from pickwise.cli import app
 from pickwise.cli.options import UserError
 
@@ -64,6 +65,21 @@ def test_what_is_printed_for_people_is_the_key_alone(tmp_path: Path) -> None:
     done = runner.invoke(app, ["keys", "revoke", key, "--data-dir", str(tmp_path)])
     assert "of project default is revoked" in done.stdout
     assert key.rpartition("_")[2] not in done.output
+
+
+def test_the_folder_is_named_and_a_header_only_for_who_sends(tmp_path: Path) -> None:
+    def said(*arguments: str) -> str:
+        return runner.invoke(app, ["keys", "create", "--data-dir", str(tmp_path), *arguments]).stderr
+
+    reader = said("--role", "read")
+    assert f"no service runs on {tmp_path.resolve()}; a service started there will need keys" in reader
+    assert "OTEL_EXPORTER_OTLP_HEADERS" not in reader
+    lock = FolderLock(tmp_path)
+    lock.acquire()
+    sender = said("--role", "ingest")
+    lock.release()
+    assert f"Kept in {tmp_path.resolve()}, for the service that runs there" in sender
+    assert "OTEL_EXPORTER_OTLP_HEADERS" in sender
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,18 @@ create table skills as
 with declared as (
     select distinct project from fact_skills where source = 'declared'
 ),
+known as (
+    select project, skill_id, min(time) as since from fact_skills group by all
+),
+-- By name alone, where nothing else is known by then: a definition says more.
 offered as (
     select project, skill_id, 'observed' as source, 'upsert' as op, min(time) as time, min(received_at) as received_at
     from (select project, time, received_at, unnest(candidates).skill_id as skill_id from selection_base)
     anti join declared using (project)
+    left join known using (project, skill_id)
     where skill_id is not null
     group by project, skill_id
+    having min(time) < coalesce(min(since), 'infinity')
 ),
 written as (
     select project, skill_id, source, time, op, received_at, seq, name, kind, version, description, domain, entry,
@@ -23,7 +29,8 @@ written as (
             seq nulls last, received_at
     ) = 1
 ),
--- A retirement says nothing of the entry: it keeps what was written last.
+-- A retirement says nothing of the entry: it keeps what was written last. What is known by its name alone has an entry
+-- of its id, as the collector writes it.
 described as (
     select project, skill_id, source, time, received_at, seq, registry_version, is_active,
         if(op = 'retire', last_value(name ignore nulls) over past, name) as name,
@@ -31,7 +38,10 @@ described as (
         if(op = 'retire', last_value(version ignore nulls) over past, version) as version,
         if(op = 'retire', last_value(description ignore nulls) over past, description) as description,
         if(op = 'retire', last_value(domain ignore nulls) over past, domain) as domain,
-        if(op = 'retire', last_value(entry ignore nulls) over past, entry) as entry
+        coalesce(
+            if(op = 'retire', last_value(entry ignore nulls) over past, entry),
+            json_object('skill_id', skill_id)::varchar
+        ) as entry
     from written
     window past as (
         partition by project, skill_id, source order by time rows between unbounded preceding and current row

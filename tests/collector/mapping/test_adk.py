@@ -45,7 +45,9 @@ def test_request_and_response_are_a_turn(declarations: str) -> None:
         False,
         '{"error":"no city"}',
     )
-    assert [(offer.description, offer.parameters_schema) for offer in facts.offered] == [("Gets.", {"type": "object"})]
+    assert [(offer.description, offer.parameters_schema) for offer in facts.offered_skills] == [
+        ("Gets.", {"type": "object"})
+    ]
 
 
 @pytest.mark.parametrize("request_text", ["{}", "", "N/A", "[]", '{"config": 5, "contents": 5}', '{"contents": [5]}'])

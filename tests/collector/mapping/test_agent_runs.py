@@ -72,7 +72,7 @@ def test_each_answer_of_the_model_is_a_turn() -> None:
         ("2", first.event_id, True, "put"),
     ]
     assert {fact.span_id for fact in (*facts.selections, *facts.calls)} == {SPAN}
-    assert {offer.skill_id for offer in facts.offered} == {"get", "put"}
+    assert {offer.skill_id for offer in facts.offered_skills} == {"get", "put"}
 
 
 def test_turns_keep_their_order_and_the_last_words_come_last() -> None:

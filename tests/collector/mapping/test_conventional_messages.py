@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collector.mapping.conversation import ToolCall, ToolResult
 from collector.mapping.genai_events import messages
 
 TEXTS = st.one_of(st.text(max_size=6), st.sampled_from(['{"error":"x"}', '{"isError":true}', "", '[{"a":1}]']))
@@ -20,6 +22,8 @@ PARTS = st.fixed_dictionaries(
         "arguments": st.one_of(st.none(), TEXTS, st.dictionaries(st.text(max_size=2), st.integers())),
         "response": st.one_of(st.none(), TEXTS, st.integers()),
         "is_error": st.booleans(),
+        "error": st.one_of(st.none(), st.booleans(), TEXTS),
+        "invalid": st.one_of(st.none(), TEXTS),
     },
 )
 MESSAGES = st.fixed_dictionaries(
@@ -28,7 +32,7 @@ MESSAGES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(st.lists(MESSAGES, max_size=3))
 def test_text_and_structure_are_read_alike(given_messages: list[dict[str, Any]]) -> None:
     # As structured values they take the general way.
@@ -36,7 +40,12 @@ def test_text_and_structure_are_read_alike(given_messages: list[dict[str, Any]])
 
 
 def _told(value: Any) -> list[tuple[Any, ...]]:
-    return [(m.role, m.text, m.calls, m.results) for m in messages(value, "user")]
+    return [(m.role, m.text, *map(_plain, m.calls), *map(_plain, m.results)) for m in messages(value, "user")]
+
+
+def _plain(told: ToolCall | ToolResult) -> tuple[str, dict[str, Any]]:
+    kind = "call" if isinstance(told, ToolCall) else "result"
+    return kind, msgspec.structs.asdict(told)
 
 
 def test_the_usual_turn() -> None:

@@ -52,7 +52,7 @@ def test_a_task_with_its_menu() -> None:
     first, last = of_role(facts, "step")
     assert (first.query, first.agent) == ("hi", "guide")
     assert [candidate.skill_id for candidate in last.candidates] == ["get", "put"]
-    assert {(offer.skill_id, offer.description) for offer in facts.offered} == {
+    assert {(offer.skill_id, offer.description) for offer in facts.offered_skills} == {
         ("get", 'Does "get".'),
         ("put", 'Does "put".'),
     }

@@ -39,7 +39,7 @@ def test_a_model_turn_is_a_selection_with_its_proposals() -> None:
         ("propose", 1, None, "put"),
     ]
     assert {call.selection_id for call in facts.calls} == {selection.event_id}
-    (offer,) = facts.offered
+    (offer,) = facts.offered_skills
     assert (offer.skill_id, offer.description, offer.parameters_schema) == ("get", "Gets.", {"type": "object"})
 
 
@@ -116,7 +116,7 @@ def test_a_menu_beyond_the_limit_keeps_what_was_called() -> None:
     assert len(names) == MAX_CANDIDATES
     assert names[-1] == "t499"
     assert names[:3] == ["t0", "t1", "t2"]
-    assert len(facts.offered) == 500
+    assert len(facts.offered_skills) == 500
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_the_details_of_a_model_call_are_its_span_told_again(fields: dict[str, A
     assert ({fact.time for fact in again}, {fact.time for fact in known}) == ({START + 4_000_000}, {START})
     assert [call.role for call in logged.calls] == ["propose", "answer"]
     assert logged.selections[0].query == "hi"
-    assert [offer.description for offer in logged.offered] == ["Gets."]
+    assert [offer.description for offer in logged.offered_skills] == ["Gets."]
 
 
 def test_the_event_name_may_be_an_attribute() -> None:

@@ -106,7 +106,7 @@ def test_a_model_run_in_the_form_of_what_was_traced(prompt: dict[str, Any], comp
     (selection,) = facts.selections
     assert selection.query == "What?"
     assert [candidate.skill_id for candidate in selection.candidates] == ["get"]
-    assert facts.offered[0].parameters_schema == SCHEMA
+    assert facts.offered_skills[0].parameters_schema == SCHEMA
     (call,) = facts.calls
     assert (call.role, call.call_id, call.skill_id) == ("propose", "1", "get")
     assert call.arguments in ({"a": 1}, '{"a":1}')

@@ -56,7 +56,7 @@ def test_the_resource_names_the_project() -> None:
 
 def test_an_offer_without_a_time_has_that_of_receipt() -> None:
     facts = map_traces(Given([span(attributes=CHAT, start_ns=0)]), 77, Settings())[""]
-    assert (facts.offered[0].time, facts.selections[0].time) == (77, None)
+    assert (facts.offered_skills[0].time, facts.selections[0].time) == (77, None)
 
 
 def test_order_and_grouping_of_requests_change_nothing(shared: Path) -> None:

@@ -64,8 +64,9 @@ def test_turns_with_one_menu_share_its_candidates_and_schemas_but_not_its_times(
     text = json.dumps([{"name": "get", "parameters": {"type": "object"}}, {"name": "put"}])
     first, second = (mapped(turn(text), start_ns=START + later) for later in (0, 1_000))
     assert first.selections[0].candidates is second.selections[0].candidates
-    assert first.offered[0].parameters_schema is second.offered[0].parameters_schema
-    assert [offer.time for offer in (*first.offered, *second.offered)] == [START, START, START + 1_000, START + 1_000]
+    assert first.offered[0].skills is second.offered[0].skills
+    assert [offer.time for offer in (*first.offered, *second.offered)] == [START, START + 1_000]
+    assert [skill.time for skill in second.offered_skills] == [START + 1_000, START + 1_000]
 
 
 def test_nothing_behind_the_mapping_changes_what_is_shared() -> None:

@@ -44,7 +44,7 @@ def test_a_model_turn_of_flattened_names() -> None:
     assert [candidate.skill_id for candidate in selection.candidates] == [f"t{i}" for i in range(12)]
     assert (selection.query, selection.model, selection.session_id, selection.agent) == ("in parts", "m", "s", "a")
     assert [(call.role, call.call_id, call.skill_id) for call in facts.calls] == [("propose", "1", "t10")]
-    assert facts.offered[0].parameters_schema == SCHEMA
+    assert facts.offered_skills[0].parameters_schema == SCHEMA
 
 
 def test_a_quoted_result_is_an_answer_with_the_name_of_its_call() -> None:
@@ -169,7 +169,7 @@ def turn(attributes: dict[str, Any]) -> Facts:
 def test_menus_in_all_shapes(attributes: dict[str, Any]) -> None:
     facts = turn(attributes)
     assert [candidate.skill_id for candidate in facts.selections[0].candidates] == ["get"]
-    assert [(offer.skill_id, offer.description) for offer in facts.offered] == [("get", "Gets.")]
+    assert [(offer.skill_id, offer.description) for offer in facts.offered_skills] == [("get", "Gets.")]
 
 
 def test_a_flattened_menu_comes_before_the_parameters_of_the_request() -> None:

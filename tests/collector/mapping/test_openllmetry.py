@@ -103,7 +103,7 @@ def test_a_flattened_model_turn() -> None:
         ("propose", 0, "1", "get", '{"a": 1}'),
         ("propose", 1, "2", "put", None),
     ]
-    assert (facts.offered[0].description, facts.offered[0].parameters_schema) == ("Gets.", SCHEMA)
+    assert (facts.offered_skills[0].description, facts.offered_skills[0].parameters_schema) == ("Gets.", SCHEMA)
 
 
 def test_a_flattened_result_is_an_answer_with_the_name_of_its_call() -> None:
@@ -140,7 +140,7 @@ def test_content_blocks_of_a_provider_in_flattened_text() -> None:
     (answer,) = facts.calls
     assert (answer.role, answer.call_id, answer.ok, answer.error_message) == ("answer", "1", False, "no rooms")
     assert facts.selections[0].query == "What?"
-    assert facts.offered[0].parameters_schema == SCHEMA
+    assert facts.offered_skills[0].parameters_schema == SCHEMA
 
 
 def test_the_oldest_names_of_a_call() -> None:

@@ -114,8 +114,8 @@ def test_the_details_of_one_recording(shared: Path) -> None:
     assert run.session_id == first.session_id
     answers = [fact for fact in facts.calls if fact.role == "answer" and fact.call_id == "call_001"]
     assert len(answers) == 1  # quoted again in request 07, where it is old
-    assert {offer.skill_id for offer in facts.offered} == {candidate.skill_id for candidate in first.candidates}
-    assert all(offer.description and offer.parameters_schema for offer in facts.offered)
+    assert {offer.skill_id for offer in facts.offered_skills} == {candidate.skill_id for candidate in first.candidates}
+    assert all(offer.description and offer.parameters_schema for offer in facts.offered_skills)
 
 
 def test_a_failed_langgraph_call_has_the_id_of_its_node(shared: Path) -> None:

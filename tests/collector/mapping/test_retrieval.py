@@ -238,7 +238,7 @@ def test_listed_tools_are_offered() -> None:
     result = json.dumps({"result": {"tools": [TOOLS[0]]}})
     facts = mapped({"mcp.method.name": "tools/list", "mcp.response.value": result, "input.value": "tools/list"})
     assert facts.selections == []
-    (offered,) = facts.offered
+    (offered,) = facts.offered_skills
     assert (offered.skill_id, offered.description, offered.time) == ("b", "B", START)
     assert offered.parameters_schema == {"type": "object", "properties": {"q": {}}}
 
@@ -255,7 +255,7 @@ def test_listed_tools_that_were_searched_are_ranked(
     fact = only(facts)
     assert fact.query == query
     assert [candidate.skill_id for candidate in fact.candidates] == [tool["name"] for tool in tools]
-    assert [offered.skill_id for offered in facts.offered] == [tool["name"] for tool in tools]
+    assert [offered.skill_id for offered in facts.offered_skills] == [tool["name"] for tool in tools]
 
 
 def test_a_list_without_tools_is_nobodys() -> None:

@@ -83,7 +83,7 @@ def test_a_routers_run_is_a_selection_and_no_call() -> None:
     assert search.stage_ms is not None
     assert search.stage_ms.total == 5.0
     assert [(fact.role, fact.span_id, fact.arguments) for fact in facts.calls] == [("search", SPAN, None)]
-    assert facts.offered == []
+    assert facts.offered_skills == []
 
 
 def test_a_quoted_result_is_the_same_selection() -> None:
@@ -301,7 +301,7 @@ def test_one_call_may_call_several_skills() -> None:
 def test_a_menu_of_routers_and_proxies_is_no_selection() -> None:
     for facts in (turn(), turn(call("route", {"query": QUERY})), turn(call("execute-tool", SEND))):
         assert facts.selections == []
-        assert facts.offered == []
+        assert facts.offered_skills == []
 
 
 def test_a_proxied_proposal_looks_for_its_selection() -> None:
@@ -322,7 +322,7 @@ def test_tools_beside_a_router_are_a_menu() -> None:
     assert [(fact.skill_id, fact.selection_id, fact.ordinal) for fact in facts.calls] == [
         ("get_time", selection.event_id, 0)
     ]
-    assert [offer.skill_id for offer in facts.offered] == ["get_time"]
+    assert [offer.skill_id for offer in facts.offered_skills] == ["get_time"]
 
 
 @pytest.mark.parametrize("made", [call("route", {"query": QUERY}), call("execute-tool", SEND)])

@@ -40,7 +40,7 @@ def names(facts: Facts) -> list[str]:
 def test_the_end_of_a_run_is_neither_offered_nor_called() -> None:
     facts = model([{"name": "get"}, END], ["final_answer"])
     assert (names(facts), facts.calls) == (["get"], [])
-    assert [offer.skill_id for offer in facts.offered] == ["get"]
+    assert [offer.skill_id for offer in facts.offered_skills] == ["get"]
     assert facts.selections[0].query == "hi"
     tool = {"tool.name": "final_answer", "tool.description": END["description"]}
     assert len(told("TOOL", tool)) == 0

@@ -38,7 +38,7 @@ def test_a_model_turn() -> None:
     )
     (call,) = facts.calls
     assert (call.role, call.call_id, call.skill_id, call.arguments) == ("propose", "1", "get", '{"a":1}')
-    assert facts.offered[0].parameters_schema == {"type": "object"}
+    assert facts.offered_skills[0].parameters_schema == {"type": "object"}
 
 
 @pytest.mark.parametrize(
