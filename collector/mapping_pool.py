@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 from collector.faults import Fault
@@ -191,6 +192,9 @@ class _Process:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
             theirs.close()  # else nobody would notice that the other side is gone
         self._process, self._connection = process, ours
+        assert process.pid is not None
+        with suppress(OSError):  # it may be gone already
+            os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS)
         return ours
 
 
@@ -215,7 +219,6 @@ _CONTEXT = mp.get_context("spawn")
 
 def _serve(connection: Connection, settings: Settings, key: bytes) -> None:
     """Map what comes until the collector closes the connection, or dies."""
-    os.nice(_NICENESS)
     mapper = RecordMapper(settings, key)
     to_frame("calls", [])  # the first one loads what takes a third of a second
     gc.freeze()
