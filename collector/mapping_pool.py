@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
 
 from collector.faults import Fault
@@ -34,6 +34,8 @@ _WORTH_EVENTS = 1_000
 #: What one process maps at once, so that several share a batch.
 _CHUNK_EVENTS = 1_000
 _CHUNK_BYTES = 4 * 2**20
+#: More takes some hundred MiB to map: one process does so at a time, and is ended after it to give them back.
+_HEAVY_BYTES = 8 * 2**20
 _NICENESS = 10
 _IDLE_S = 300.0
 #: The longest request takes seconds, on a machine that is busy with other things a minute.
@@ -67,6 +69,7 @@ class MappingPool:
         self._free: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         for process in self._all:
             self._free.put(process)
+        self._heavy = threading.Lock()
         self._used_at = -math.inf
         self._paused_until = -math.inf
 
@@ -107,9 +110,16 @@ class MappingPool:
 
     def _map(self, work: Work) -> list[Mapped]:
         """The result of some process; empty where it died."""
-        process = self._free.get()
+        is_heavy = sum(record.size for record in work.records) > _HEAVY_BYTES
+        with self._heavy if is_heavy else nullcontext():
+            return self._map_by(self._free.get(), work, ends=is_heavy)
+
+    def _map_by(self, process: _Process, work: Work, *, ends: bool) -> list[Mapped]:
         try:
-            return [process.map(work)]
+            mapped = process.map(work)
+            if ends:
+                process.end()
+            return [mapped]
         except _Died as error:
             logger.error("%s; it was at %d records, which are mapped again one by one", error, len(work.records))
             return []

@@ -119,6 +119,15 @@ def test_processes_start_with_much_and_end_when_idle(monkeypatch: pytest.MonkeyP
     opened.close()
 
 
+def test_processes_give_back_what_a_heavy_request_took(pool: MappingPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool.begin(work(12))()
+    born = {child.pid for child in children()}
+    monkeypatch.setattr(mapping_pool, "_HEAVY_BYTES", 100)
+    parts = pool.begin(work(12))()
+    assert [found.seq for part in parts for found in part.archived] == list(range(1, 13))
+    assert born.isdisjoint(child.pid for child in children())
+
+
 def test_what_a_dead_process_was_at_is_mapped_again(pool: MappingPool) -> None:
     given = work(12)
     pool.begin(given)()
