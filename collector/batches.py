@@ -60,7 +60,7 @@ class BatchMaker:
         self._set_aside = set_aside
         lake = stores.lake
         self._indexes = {table: KeyIndex.of_files(lake.files(table)) for table in _KEYED}
-        self._observed = ObservedSkills.of_rows(lake.read(SKILLS))
+        self._observed = ObservedSkills.of_rows(lake.read(SKILLS), stores.redactor)
 
     def remember(self, batch: Batch) -> None:
         """The batch is committed: repeats of its rows are dropped from now on."""
@@ -74,7 +74,7 @@ class BatchMaker:
 
     def relearn(self) -> None:
         """An operation changed the observed registry."""
-        self._observed = ObservedSkills.of_rows(self._stores.lake.read(SKILLS))
+        self._observed = ObservedSkills.of_rows(self._stores.lake.read(SKILLS), self._stores.redactor)
 
     def begin(self, records: Sequence[Record], versions: Mapping[str, int]) -> Begun:
         """Start to map records; ``versions``: up to which number each table has the log already.
@@ -131,7 +131,6 @@ class BatchMaker:
             seq=header.seq,
             received_at=header.received_at,
             source=source_request(header.seq, header.imported),
-            redactor=self._stores.redactor,
         )
 
     def _unless_bad(self, record: Record, rows: Callable[[], pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -14,13 +14,19 @@ from typing import NamedTuple, Self
 import polars as pl
 
 from collector.facts import Offer, OfferedSkill, SelectionFact
-from collector.skill_changes import SkillChange, entry_fact
+from collector.redact import Redactor
+from collector.remembered import Remembered
+from collector.skill_changes import SkillChange, entry_fact, masked_value
 from pickwise.events import Candidate, Selection, parse_time
 
 logger = logging.getLogger(__name__)
 
 #: Invented ids must not fill the memory: what a project offers beyond this is not learned.
 MAX_SKILLS = 200_000
+#: Definitions that are masked once.
+_KEPT = 8_192
+#: What is known of a skill, by field.
+Entry = dict[str, object]
 #: What an offer by name alone says.
 _BARE = {"skill_id", "name"}
 
@@ -53,13 +59,17 @@ class Offers(NamedTuple):
 class ObservedSkills:
     """What was written so far, by project and skill. ``changes`` tells what is new; ``learn`` remembers it."""
 
-    def __init__(self) -> None:
+    def __init__(self, redactor: Redactor) -> None:
+        """``redactor``: masks secrets in definitions, which nobody declared to be kept."""
+        self._redactor = redactor
         self._projects: dict[str, dict[str, _Known]] = {}
+        #: Masked definitions with their hash, by the hash of what was offered.
+        self._masked: Remembered[tuple[str], tuple[Entry, str]] = Remembered(_KEPT)
 
     @classmethod
-    def of_rows(cls, rows: pl.DataFrame) -> ObservedSkills:
+    def of_rows(cls, rows: pl.DataFrame, redactor: Redactor) -> ObservedSkills:
         """From the rows of table ``skills``."""
-        observed = cls()
+        observed = cls(redactor)
         wanted = rows.filter(pl.col("source") == "observed").select(
             "project", "skill_id", "fact", pl.col("time").dt.epoch("us").alias("time")
         )
@@ -84,13 +94,23 @@ class ObservedSkills:
             return self._bare(project, skill.skill_id, skill.time // 1_000)
         time = skill.time // 1_000
         known = self._known(project, skill.skill_id)
-        fact = entry_fact("upsert", entry)
+        entry, fact = self._definition(entry)
         if known is None or known.definitions.get(fact, time + 1) <= time:
             return []
         # Rows by id alone that lie later would hide the definition from there on: say it again at their times.
         hidden = [at for at in known.bare if at > time and not any(t <= at for t in known.definitions.values())]
         self._note(project, skill.skill_id, fact, time)
         return [SkillChange(skill_id=skill.skill_id, op="upsert", time=at, entry=entry) for at in (time, *hidden)]
+
+    def _definition(self, entry: Entry) -> tuple[Entry, str]:
+        """The masked entry, and its hash: a table holds none of what was masked, not even as a hash."""
+        key = (entry_fact("upsert", entry),)
+        found = self._masked.get(key)
+        if found is None:
+            masked: Entry = {name: masked_value(value, self._redactor) for name, value in entry.items()}
+            found = masked, entry_fact("upsert", masked)
+            self._masked.keep(key, found)
+        return found
 
     def _bare(self, project: str, skill_id: str, time: int) -> list[SkillChange]:
         known = self._known(project, skill_id)
@@ -157,7 +177,7 @@ def _candidate_times(selections: Iterable[Selection], received_at: int) -> dict[
     return first
 
 
-def _entry(skill: OfferedSkill) -> dict[str, object]:
+def _entry(skill: OfferedSkill) -> Entry:
     entry = {
         "skill_id": skill.skill_id,
         "name": skill.name,

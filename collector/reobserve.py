@@ -35,14 +35,12 @@ def observed_again(
     An entry that they no longer offer stays where a selection of another request lists the skill: that request wrote
     no row of its own, because this one was there.
     """
-    observed = ObservedSkills.of_rows(others)
+    observed = ObservedSkills.of_rows(others, redactor)
     parts = [TABLES["skills"].to_frame()]
     for seq, name, received_at, project, facts in told:
         changes = observed.learn(project, Offers.of(facts.offered, facts.selections, received_at))
         if changes:
-            rows = observed_rows(
-                changes, project=project, seq=seq, received_at=received_at, source=name, redactor=redactor
-            )
+            rows = observed_rows(changes, project=project, seq=seq, received_at=received_at, source=name)
             parts.append(rows)
     fresh = pl.concat(parts)
     gone = old.join(fresh, on=_SKILL, how="anti").join(others, on=_SKILL, how="anti")

@@ -10,12 +10,14 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
+from collector.redact import Redactor
 from collector.tables import TABLES
 
 Op = Literal["upsert", "retire"]
 Source = Literal["declared", "observed"]
 
 SKILLS = "skills"
+_MAX_DEPTH = 64
 _SCHEMA = TABLES[SKILLS]
 
 
@@ -75,3 +77,14 @@ def to_rows(
     ]
     schema = dict(_SCHEMA) | {"time": pl.Int64, "received_at": pl.Int64}
     return pl.DataFrame(rows, schema=schema).cast(_SCHEMA)
+
+
+def masked_value(value: Any, redactor: Redactor, depth: int = 0) -> Any:
+    """The value with secrets in its texts masked."""
+    if isinstance(value, str):
+        return redactor.text(value)
+    if depth > _MAX_DEPTH:
+        return None
+    if isinstance(value, dict):
+        return {key: masked_value(item, redactor, depth + 1) for key, item in value.items()}
+    return [masked_value(item, redactor, depth + 1) for item in value] if isinstance(value, list) else value

@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 from collector import observed as module
 from collector.facts import DefinedSkill, Offer, OfferedSkill
 from collector.observed import ObservedSkills, Offers
+from collector.redact import Redactor
 from collector.skill_changes import SkillChange, to_rows
 from pickwise.events import Candidate, Selection
+from pickwise.settings import Settings
 
 #: Description, or None for the id alone, and time in microseconds.
 Told = tuple[str | None, int]
+
+REDACTOR = Redactor(Settings(), b"k" * 32)
 
 
 def learn(known: ObservedSkills, offers: list[Told], skill_id: str = "s") -> list[SkillChange]:
@@ -37,7 +41,7 @@ OFFERS = st.tuples(st.sampled_from([None, "one", "two"]), st.integers(1, 8))
 def test_a_skill_is_known_from_its_first_offer_and_defined_from_its_first_definition(
     batches: list[list[Told]],
 ) -> None:
-    known = ObservedSkills()
+    known = ObservedSkills(REDACTOR)
     changes = [change for batch in batches for change in learn(known, batch)]
     offers = [offer for batch in batches for offer in batch]
     for time in range(10):
@@ -49,21 +53,21 @@ def test_a_skill_is_known_from_its_first_offer_and_defined_from_its_first_defini
 
 @given(st.lists(OFFERS, max_size=6))
 def test_what_was_written_is_not_written_again_nor_after_a_restart(offers: list[Told]) -> None:
-    known = ObservedSkills()
+    known = ObservedSkills(REDACTOR)
     changes = learn(known, offers)
     assert learn(known, offers) == []
     rows = to_rows(changes, project="p", source="observed", seq=1, received_at=10**18, source_request="1")
-    assert learn(ObservedSkills.of_rows(rows), offers) == []
+    assert learn(ObservedSkills.of_rows(rows, REDACTOR), offers) == []
 
 
 def test_declared_rows_are_no_observation() -> None:
     change = SkillChange(skill_id="s", op="upsert", time=1, entry={"skill_id": "s"})
     rows = to_rows([change], project="p", source="declared", seq=1, received_at=10**18, source_request="1")
-    assert len(learn(ObservedSkills.of_rows(rows), [(None, 5)])) == 1
+    assert len(learn(ObservedSkills.of_rows(rows, REDACTOR), [(None, 5)])) == 1
 
 
 def test_projects_and_receipt_times() -> None:
-    known = ObservedSkills()
+    known = ObservedSkills(REDACTOR)
     selection = Selection(candidates=[Candidate(skill_id="a"), Candidate(skill_id="b")])
     (first, _) = known.learn("p", Offers.of([], [selection], received_at=7_000))
     assert first.time == 7
@@ -93,14 +97,14 @@ def test_a_definition_counts_from_its_first_offer_whichever_menus_hold_it() -> N
 
 def test_invented_skills_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SKILLS", 2)
-    known = ObservedSkills()
+    known = ObservedSkills(REDACTOR)
     assert [len(learn(known, [(None, 1)], skill_id=name)) for name in "abc"] == [1, 1, 0]
     assert learn(known, [("text", 1)], skill_id="a")
 
 
 def test_rows_hold_the_entry_as_json() -> None:
     skill = DefinedSkill(skill_id="s", name="n", description="d", parameters_schema={"type": "object"})
-    changes = ObservedSkills().learn("p", Offers.of([Offer(5_000, (skill,))], [], received_at=0))
+    changes = ObservedSkills(REDACTOR).learn("p", Offers.of([Offer(5_000, (skill,))], [], received_at=0))
     rows = to_rows(changes, project="p", source="observed", seq=3, received_at=9_000, source_request="x")
     (row,) = rows.with_columns(pl.col("time", "received_at").dt.epoch("us")).rows(named=True)
     assert (row["time"], row["received_at"], row["seq"], row["name"], row["op"]) == (5, 9, 3, "n", "upsert")
@@ -108,7 +112,7 @@ def test_rows_hold_the_entry_as_json() -> None:
 
 
 def test_an_offer_by_name_alone_defines_nothing() -> None:
-    known = ObservedSkills()
+    known = ObservedSkills(REDACTOR)
     by_name = (DefinedSkill(skill_id="s", name="s"),)
     named = Offer(2_000, by_name)
     defined = Offer(1_000, (DefinedSkill(skill_id="s", name="s", description="one"),))

@@ -344,4 +344,9 @@ def test_secrets_in_the_names_of_documents_are_masked(tmp_path: Path) -> None:
 
 def test_what_a_search_found_is_not_learned_as_a_skill() -> None:
     facts = mapped(retriever({"id": "document"}))
-    assert ObservedSkills().learn("default", Offers.of(facts.offered, facts.selections, START)) == []
+    assert (
+        ObservedSkills(Redactor(Settings(), b"k" * 32)).learn(
+            "default", Offers.of(facts.offered, facts.selections, START)
+        )
+        == []
+    )
