@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 import signal
 import socket
 import sys
@@ -23,6 +24,8 @@ from pickwise.settings import Settings
 
 #: Questions that are answered at once; each may take the memory of a query.
 QUESTIONS = 8
+#: File descriptors, where the machine allows so many.
+_FILES = 65_536
 #: Open requests get this long to finish after SIGTERM, seconds.
 GRACE_S = 5
 #: How long the flusher keeps an answer waiting for the interpreter, seconds; Python's own 5 ms make the door slow.
@@ -45,6 +48,7 @@ def run(settings: Settings, told: Told, *, grpc: bool = True) -> None:
     Raises ExposedError, HostUnknown and PortTaken before anything is started.
     """
     refuse_unknown_host(settings.host)
+    _raise_file_limit()
     refuse_exposure(settings)
     # uvicorn handles these while it serves and raises them again afterwards: the commit must come first.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -94,6 +98,14 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._told.stopping()
         await super().shutdown(sockets)
+
+
+def _raise_file_limit() -> None:
+    """Each connection takes a file descriptor, and the tables need some too: take as many as we may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _listen(host: str, port: int) -> socket.socket:

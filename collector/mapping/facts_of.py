@@ -59,12 +59,7 @@ class Origin(msgspec.Struct, kw_only=True, gc=False):
         event.time = span.start_ns or None
         event.trace_id = span.trace_id
         event.span_id = span.span_id
-        event.session_id = self.session_id
-        event.agent = self.agent
-        event.model = self.model
-        event.environment = self.environment
-        event.release = self.release
-        return event
+        return self.given(event)
 
 
 class ToolRun(msgspec.Struct, kw_only=True, gc=False):
