@@ -38,6 +38,8 @@ _CHUNK_BYTES = 4 * 2**20
 _HEAVY_BYTES = 8 * 2**20
 _NICENESS = 10
 _IDLE_S = 300.0
+#: How long the end of the collector waits for a process that has work.
+_FAREWELL_S = 10.0
 #: The longest request takes seconds, on a machine that is busy with other things a minute.
 _HANGS_S = 600.0
 #: Where no process can live, the next try comes so much later.
@@ -72,6 +74,7 @@ class MappingPool:
         self._heavy = threading.Lock()
         self._used_at = -math.inf
         self._paused_until = -math.inf
+        self._farewell: threading.Timer | None = None
 
     def begin(self, work: Work) -> Callable[[], list[Mapped]]:
         """Start to map; what is returned waits for the result, in the records' order."""
@@ -99,11 +102,23 @@ class MappingPool:
             for process in self._all:
                 process.end()
 
-    def close(self) -> None:
-        """End the processes, also those at work."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    def retire(self) -> None:
+        """The collector is about to end: it maps the rest itself, and waits for a process no longer than seconds."""
+        self._paused_until = math.inf
+        self._farewell = threading.Timer(_FAREWELL_S, self._kill)
+        self._farewell.daemon = True
+        self._farewell.start()
+
+    def _kill(self) -> None:
         for process in self._all:
             process.kill()
+
+    def close(self) -> None:
+        """End the processes, also those at work."""
+        if self._farewell is not None:
+            self._farewell.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._kill()
         self._threads.shutdown()
         for process in self._all:
             process.end()

@@ -98,6 +98,8 @@ class Collector:
         """Refuse what comes, commit all that was acknowledged, and give the folder back."""
         if self._wal is not None:
             self._wal.seal()
+        if self._pool is not None:
+            self._pool.retire()
         if self._flusher is not None:
             self._flusher.stop()
         if self._pool is not None:

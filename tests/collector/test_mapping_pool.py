@@ -200,6 +200,22 @@ def test_a_process_that_cannot_be_started_is_no_fault_of_the_records(
     assert [found.seq for part in parts for found in part.archived] == list(range(1, 9))
 
 
+def test_a_collector_that_ends_waits_for_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapping_pool, "_FAREWELL_S", 0.5)
+    collector = Collector(Settings(data_dir=tmp_path, flush_interval_s=0.05), processes=2)
+    collector.start()
+    for bodies in (renewed(BODY, 12)[:6], renewed(BODY, 12)[6:]):
+        for future in [collector.submit_traces(body, "protobuf", "p")[1] for body in bodies]:
+            assert future is not None
+            future.result(30)
+        time.sleep(0.1)
+        for child in children():
+            child.suspend()
+    collector.stop()
+    assert Lake(tmp_path).read("calls").height == 12 * 60
+    assert not children()
+
+
 def test_closing_waits_for_nobody(pool: MappingPool) -> None:
     pool.begin(work(8))()
     for child in children():
