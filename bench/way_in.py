@@ -41,8 +41,12 @@ _WARM_UP = 12
 
 
 def door(count: int) -> None:
-    bodies = _bodies(count)
+    bodies = _bodies(count + _WARM_UP)
+    warm_up, bodies = bodies[:_WARM_UP], bodies[_WARM_UP:]
     with _bare() as bare, _collector() as (ours, process, _):
+        for port in (bare, ours):
+            post(port, warm_up)
+        _refresh(ours)
         rows = []
         for name, port in (("parses only", bare), ("Pickwise", ours), ("parses only", bare)):
             sent = post(port, bodies)
@@ -196,7 +200,9 @@ def _collector() -> Iterator[tuple[int, subprocess.Popen[bytes], Path]]:
     port = free_port("127.0.0.1")
     with tempfile.TemporaryDirectory() as folder:
         own = [sys.executable, "-m", "pickwise.cli", "collect", "--no-grpc"]
-        process = subprocess.Popen([*own, "--data-dir", folder, "--http-port", str(port)])
+        process = subprocess.Popen(
+            [*own, "--data-dir", folder, "--http-port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             _wait(port, "/readyz")
             yield port, process, Path(folder)
