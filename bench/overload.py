@@ -128,7 +128,9 @@ KINDS: dict[str, Callable[[], Load]] = {
 @contextmanager
 def collector(data_dir: Path) -> Iterator[Holder]:
     command = [sys.executable, "-m", "pickwise.cli", "collect", "--data-dir", str(data_dir)]
-    process = subprocess.Popen([*command, "--http-port", "0", "--grpc-port", "0"], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*command, "--http-port", "0", "--grpc-port", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         deadline = time.monotonic() + 60
         while (held := holder(data_dir)) is None or held.http_port is None:
