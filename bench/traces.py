@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -59,10 +59,6 @@ def requests(count: int, turns_each: int, *, seed: int = 0, start_ns: int = 1_79
             _turn(scope_spans, rng, start_ns + (number * turns_each + turn) * 5_000_000)
         bodies.append(request.SerializeToString())
     return bodies
-
-
-def spans_in(bodies: Sequence[bytes], turns_each: int) -> int:
-    return len(bodies) * turns_each * SPANS_A_TURN
 
 
 def _turn(scope_spans: ScopeSpans, rng: random.Random, start_ns: int) -> None:

@@ -19,15 +19,14 @@ from collector import mapping
 from collector.facts import CallFact, Facts, Offer, OfferedSkill
 from collector.item_shapes import ItemShapes, Shape, kind_of
 from collector.mapping.conversation import from_json
-from collector.projects import is_project
+from collector.projects import project_of
 from collector.read_attributes import layout_of
 from collector.redact import Redactor
 from collector.redact_items import ItemRedactor
 from collector.rows import Ledger, Row, to_rows
 from collector.segment import Record
 from collector.spans import LogRecord, Span
-from pickwise.attributes import PROJECT
-from pickwise.events import DEFAULT_PROJECT, Event, Selection
+from pickwise.events import Event, Selection
 from pickwise.settings import Settings
 
 Item = Span | LogRecord
@@ -407,9 +406,3 @@ class Arguments:
         decoded = self._decoded.setdefault(trace_id, [])
         decoded += map(from_json, self._noted.pop(trace_id, ()))
         return decoded
-
-
-def project_of(item: Item, named: str) -> str:
-    """The project that an item goes to: the one that its request named, its resource's, or `default`."""
-    own = item.resource.get(PROJECT)
-    return named or (own if isinstance(own, str) and is_project(own) else DEFAULT_PROJECT)

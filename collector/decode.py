@@ -13,7 +13,7 @@ from collector.events_in import Layout, parse_events
 from collector.facts import EVENT_LISTS, Facts
 from collector.foreign import own_logs, own_traces
 from collector.otlp_limits import NAMED_REFUSALS
-from collector.projects import is_project
+from collector.projects import project_of
 from collector.segment import Record
 from collector.spans import LogRecord, Span
 from pickwise.events import DEFAULT_PROJECT
@@ -55,7 +55,7 @@ def decode_parts(record: Record, settings: Settings, set_aside: SetAside | None 
     failures = _Failures()
     found = _found(record, settings, failures)
     while items := list(islice(found, PART_ITEMS)):
-        yield Part(settled(mapping.by_project(items), header.project), items)
+        yield Part(mapping.by_project(items, lambda item: project_of(item, header.project)), items)
     if failures.items and set_aside is None:
         raise failures.error
     if failures.items and set_aside is not None:
@@ -152,15 +152,3 @@ def _logs(record: Record) -> mapping.Logs:
 
 def _encoding(encoding: str) -> Literal["protobuf", "json"]:
     return cast(Literal["protobuf", "json"], encoding)
-
-
-def settled(by_project: dict[str, Facts], named: str) -> dict[str, Facts]:
-    """The facts by the project that they go to: the one that the request named, a resource's, or `default`."""
-    found_in: dict[str, Facts] = {}
-    for found, facts in by_project.items():
-        project = named or (found if is_project(found) else DEFAULT_PROJECT)
-        if project in found_in:
-            found_in[project].extend(facts)
-        else:
-            found_in[project] = facts
-    return found_in

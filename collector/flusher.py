@@ -3,9 +3,9 @@
 It reads synced records in order and commits every second or every few thousand events, each table with the sequence
 number of the batch as an application transaction: after a crash every table skips what it already has. Then the batch
 goes, redacted, to the archive, and the log is released. While it does so the next batch is being mapped, see
-``mapping_pool``. A batch that cannot be written (a full disk) is tried again
-until it can; a record that cannot be mapped is set aside. Between batches the thread does what operators ask of the
-tables (`operations`) and, once an hour, tidies up.
+``mapping_pool``. A batch that cannot be written (a full disk) is tried again until it can; a record that cannot be
+mapped is set aside. Between batches the thread does what operators ask of the tables (`operations`) and, once an hour,
+tidies up.
 """
 
 from __future__ import annotations

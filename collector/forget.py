@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from collector.archived import ArchivedItem, ArchivedRequest, Item, project_of
+from collector.archived import ArchivedItem, ArchivedRequest, Item
 from collector.mapping.conversation import from_json
 from collector.mapping.origin import origin_of
 from collector.operations import ForgetRequest, PendingRequest
+from collector.projects import project_of
 from collector.segment import Record
 from collector.session_rows import SessionRows
 from collector.spans import Span

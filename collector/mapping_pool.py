@@ -61,8 +61,6 @@ class MappingPool:
 
     def __init__(self, settings: Settings, key: bytes, processes: int) -> None:
         """``key``: that of the installation's redaction."""
-        self._settings = settings
-        self._key = key
         self._processes = processes
         self._own = RecordMapper(settings, key)
         #: One a process, each with its own: who waits for one holds up no other.

@@ -15,12 +15,13 @@ from typing import NamedTuple
 import polars as pl
 
 from collector import rows
-from collector.archived import ArchivedItem, ArchivedRequest, Archivist, Arguments, EncodedRequest, Item, project_of
+from collector.archived import ArchivedItem, ArchivedRequest, Archivist, Arguments, EncodedRequest, Item
 from collector.decode import PART_ITEMS, DecodedItem, decode_parts
 from collector.facts import Facts
 from collector.faults import Fault
 from collector.forgotten import Forgotten
 from collector.observed import Offers
+from collector.projects import project_of
 from collector.redact import Redactor
 from collector.segment import Header, Record
 from collector.skill_changes import SKILLS

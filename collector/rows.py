@@ -123,18 +123,14 @@ class RowMaker:
         return {table: rows for table, rows in tables.items() if rows}
 
     def selection(self, event: Selection) -> Row:
-        time = parse_time(event.time)
         redactor, intent, shadow = self._redactor, event.intent, event.shadow
         query, cut = redactor.query(event.query) if event.query is not None else (None, False)
         role, ended_at, parent_span_id = _extent(event)
         columns = _BLANK["selections"].copy()
-        columns["agent"] = event.agent
         columns["candidates"] = _candidates(event, redactor)
         columns["context_digest"] = event.context_digest
         columns["embedding_version"] = event.embedding_version
         columns["ended_at"] = ended_at
-        columns["environment"] = event.environment
-        columns["event_id"] = event.event_id
         columns["fallback"] = event.fallback
         columns["fallback_reason"] = _masked(event.fallback_reason, redactor)
         columns["intent_action"] = intent.action if intent else None
@@ -142,35 +138,27 @@ class RowMaker:
         columns["intent_object"] = intent.object if intent else None
         columns["language"] = event.language
         columns["menu_tokens"] = event.menu_tokens
-        columns["model"] = event.model
         columns["model_version"] = event.model_version
         columns["no_match"] = event.no_match
         columns["parent_span_id"] = parent_span_id
         columns["picks"] = event.picks
         columns["previous_skill_id"] = event.previous_skill_id
-        columns["project"] = self._project
         columns["query"] = query
         columns["randomized"] = event.randomized
         columns["ranked"] = event.ranked
         columns["registry_version"] = event.registry_version
-        columns["release"] = event.release
         columns["role"] = role
-        columns["session_id"] = event.session_id
         columns["shadow_embedding_version"] = shadow.embedding_version if shadow else None
         columns["shadow_skill_ids"] = shadow.skill_ids if shadow else None
-        columns["span_id"] = _lower(event.span_id)
         columns["stage_ms"] = _stages(event.stage_ms) if event.stage_ms else None
         columns["strategy"] = event.strategy
-        columns["time_is_receipt"] = time is None
-        columns["trace_id"] = _lower(event.trace_id)
         # A menu at the limit may have been cut to it as well.
         columns["truncated"] = cut or len(event.candidates) >= MAX_CANDIDATES
         columns["turn"] = event.turn
         columns["weights_version"] = event.weights_version
-        return self._finished(event, time, columns)
+        return self._finished(event, columns)
 
     def call(self, event: CallFact) -> Row:
-        time = parse_time(event.time)
         redactor, skill_id = self._redactor, event.skill_id
         keys, error = event.args_keys, event.error_message
         arguments = digest = redacted = None
@@ -180,82 +168,61 @@ class RowMaker:
             if keys is None and isinstance(arguments, dict):
                 keys = sorted(arguments)
         columns = _BLANK["calls"].copy()
-        columns["agent"] = event.agent
         columns["args_digest"] = digest
         columns["args_keys"] = keys
         columns["arguments"] = redacted
         columns["attempt"] = event.attempt
         columns["call_id"] = event.call_id
         columns["depth"] = event.depth
-        columns["environment"] = event.environment
         columns["error_kind"] = event.error_kind
         columns["error_message"] = redactor.error_message(error, skill_id, arguments) if error is not None else None
-        columns["event_id"] = event.event_id
         columns["latency_ms"] = finite(event.latency_ms)
-        columns["model"] = event.model
         columns["ok"] = event.ok
         columns["ordinal"] = event.ordinal
         columns["parent_call_id"] = event.parent_call_id
         columns["parent_span_id"] = event.parent_span_id
         columns["phase"] = event.phase
-        columns["project"] = self._project
-        columns["release"] = event.release
         columns["retryable"] = event.retryable
         columns["role"] = event.role
         columns["selection_id"] = event.selection_id
-        columns["session_id"] = event.session_id
         columns["skill_id"] = skill_id
-        columns["span_id"] = _lower(event.span_id)
-        columns["time_is_receipt"] = time is None
-        columns["trace_id"] = _lower(event.trace_id)
-        return self._finished(event, time, columns)
+        return self._finished(event, columns)
 
     def feedback(self, event: Feedback) -> Row:
-        time = parse_time(event.time)
         value = event.value
         columns = _BLANK["feedback"].copy()
-        columns["agent"] = event.agent
         columns["annotator"] = event.annotator
         columns["call_id"] = event.call_id
-        columns["environment"] = event.environment
-        columns["event_id"] = event.event_id
         columns["expected"] = event.expected
         columns["kind"] = event.kind
-        columns["model"] = event.model
-        columns["project"] = self._project
-        columns["release"] = event.release
         columns["selection_id"] = event.selection_id
-        columns["session_id"] = event.session_id
         columns["source"] = event.source
-        columns["span_id"] = _lower(event.span_id)
-        columns["time_is_receipt"] = time is None
-        columns["trace_id"] = _lower(event.trace_id)
         columns["value"] = finite(float(value)) if isinstance(value, bool | int | float) else None
         columns["value_text"] = _masked(value, self._redactor) if isinstance(value, str) else None
-        return self._finished(event, time, columns)
+        return self._finished(event, columns)
 
     def route(self, event: Route) -> Row:
-        time = parse_time(event.time)
         columns = _BLANK["routes"].copy()
+        columns["error_rate"] = finite(event.error_rate)
+        columns["instance"] = event.instance
+        columns["p99_ms"] = finite(event.p99_ms)
+        columns["reason"] = _masked(event.reason, self._redactor)
+        columns["state"] = event.state
+        return self._finished(event, columns)
+
+    def _finished(self, event: Event, columns: Row) -> Row:
+        """What every kind of event has, and what the other columns make: ids, what is known beforehand, the hash."""
+        time = parse_time(event.time)
         columns["agent"] = event.agent
         columns["environment"] = event.environment
-        columns["error_rate"] = finite(event.error_rate)
         columns["event_id"] = event.event_id
-        columns["instance"] = event.instance
         columns["model"] = event.model
-        columns["p99_ms"] = finite(event.p99_ms)
         columns["project"] = self._project
-        columns["reason"] = _masked(event.reason, self._redactor)
         columns["release"] = event.release
         columns["session_id"] = event.session_id
         columns["span_id"] = _lower(event.span_id)
-        columns["state"] = event.state
         columns["time_is_receipt"] = time is None
         columns["trace_id"] = _lower(event.trace_id)
-        return self._finished(event, time, columns)
-
-    def _finished(self, event: Event, time: int | None, columns: Row) -> Row:
-        """The columns that the others make: ids, what is known beforehand, the hash, the receipt."""
         filled_in = next(self._next)
         encoder = _plain
         if not columns["event_id"]:

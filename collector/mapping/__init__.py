@@ -31,7 +31,7 @@ from collector.mapping.extent import add_extent
 from collector.mapping.routed_runs import settled
 from collector.mapping.rules import LogRule, Rule, marks_of, operating, rules_for
 from collector.remembered import Remembered
-from collector.spans import Attributes, LogRecord, Span
+from collector.spans import LogRecord, Span
 from pickwise.attributes import PROJECT
 from pickwise.settings import Settings
 
@@ -91,12 +91,12 @@ class Logs(Protocol):
 
 def map_traces(parsed: Traces, received_at: int, settings: Settings) -> dict[str, Facts]:
     """Facts by project ('' where the resource names none). ``received_at`` (ns) stands in for absent start times."""
-    return by_project(facts_of_traces(parsed, received_at, settings))
+    return by_project(facts_of_traces(parsed, received_at, settings), _named)
 
 
 def map_logs(parsed: Logs, received_at: int, settings: Settings) -> dict[str, Facts]:
     """Facts by project from log records; the rest as in ``map_traces``."""
-    return by_project(facts_of_logs(parsed, received_at, settings))
+    return by_project(facts_of_logs(parsed, received_at, settings), _named)
 
 
 def facts_of_traces(
@@ -113,13 +113,15 @@ def facts_of_logs(
     return _facts_of(parsed.records(), map_log, received_at, settings, unmapped)
 
 
-def by_project(found: Iterable[tuple[Span | LogRecord, Facts | None]]) -> dict[str, Facts]:
-    """All facts of items by the project that their resource names, '' where it names none."""
+def by_project(
+    found: Iterable[tuple[Span | LogRecord, Facts | None]], project_of: Callable[[Span | LogRecord], str]
+) -> dict[str, Facts]:
+    """All facts of items by the project that they go to."""
     projects: dict[str, Facts] = {}
     for item, facts in found:
         if facts is None:
             continue
-        project = _project(item.resource)
+        project = project_of(item)
         if project not in projects:
             projects[project] = Facts()
         projects[project].extend(facts)
@@ -185,6 +187,6 @@ def map_log(record: LogRecord, settings: Settings) -> Facts | None:
     return settled(found, settings) if found is not None else None
 
 
-def _project(resource: Attributes) -> str:
-    value = resource.get(PROJECT)
+def _named(item: Span | LogRecord) -> str:
+    value = item.resource.get(PROJECT)
     return value if isinstance(value, str) else ""

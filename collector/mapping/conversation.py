@@ -73,11 +73,6 @@ class ModelTurn(msgspec.Struct, kw_only=True, gc=False):
             fresh[:0] = message.results
         return None, fresh
 
-    @property
-    def called_names(self) -> dict[str, str]:
-        """Tool name by call id, as the quoted calls have it."""
-        return {call.call_id: call.name for message in self.messages for call in message.calls if call.call_id}
-
 
 #: Brackets and commas of a JSON text: no conversation has more, and each value takes sixty bytes and more in memory.
 _MAX_MARKS = 1_000_000

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import strategies as st
 
 from collector import mapping
-from collector.archived import ArchivedRequest, Archivist, project_of
+from collector.archived import ArchivedRequest, Archivist
 from collector.decode import decode_facts
 from collector.facts import CallFact, Facts
 from collector.item_shapes import ItemShapes, Kind, kind_of
+from collector.projects import project_of
 from collector.read_attributes import layout_of
 from collector.redact import Redactor
 from collector.rows import Ledger, Row, to_rows
