@@ -130,8 +130,8 @@ class Archivist:
         self, seen: Sequence[tuple[Item, Facts | None]], made: dict[int, Row], arguments: Arguments
     ) -> list[ArchivedItem]:
         """What is kept of some items of a request; ``arguments``: those of all its calls."""
-        kept = (self._item(item, facts, made, arguments.of) for item, facts in seen)
-        return [item for item in kept if item is not None]
+        known = arguments.of
+        return [kept for item, facts in seen if (kept := self._item(item, facts, made, known)) is not None]
 
     def facts(self, request: ArchivedRequest, ledger: Ledger) -> tuple[dict[str, Facts], dict[str, RowsByTable]]:
         """What the mapping of today reads in the request, by project; and the rows of what it can't read any more.
@@ -309,31 +309,33 @@ def _usual(told: Facts, made: dict[int, Row], shape: Shape) -> list[Carried]:
     """What a redacted item of a kind always tells otherwise: arguments, masked texts, and failures that it hides."""
     found: list[Carried] = []
     for table, events in _lists(told):
-        for event, number in zip(events, _numbers(events), strict=True):
+        numbers: Sequence[int] = ()
+        for place, event in enumerate(events):
             row = made.get(id(event))
             if row is not None and (columns := _usual_columns(event, row, shape)):
-                found.append(Carried((table, event.event_id or "", number), "changed", columns))
+                numbers = numbers or _numbers(events)
+                found.append(Carried((table, event.event_id or "", numbers[place]), "changed", columns))
     return found
 
 
-def _usual_columns(event: Event, row: Row, shape: Shape) -> Row:
+def _usual_columns(event: Event, row: Any, shape: Shape) -> Row:
     columns: Row = {}
     if isinstance(event, CallFact):
         if event.arguments is not None:
             columns = {
-                "arguments": row["arguments"],
-                "args_keys": row["args_keys"],
-                "args_digest": row["args_digest"],
-                "error_message": row["error_message"],
+                "arguments": row.arguments,
+                "args_keys": row.args_keys,
+                "args_digest": row.args_digest,
+                "error_message": row.error_message,
             }
         if event.ok is False:
-            columns["error_message"] = row["error_message"]
+            columns["error_message"] = row.error_message
             if shape.hides_failure:
                 columns |= {name: row[name] for name in _FAILURE}
-    elif isinstance(event, Selection) and event.query != row["query"]:
+    elif isinstance(event, Selection) and event.query != row.query:
         columns = {name: row[name] for name in _COLUMNS["query"]}
-    if row["time_is_receipt"]:
-        columns["time"] = row["time"]
+    if row.time_is_receipt:
+        columns["time"] = row.time
     return columns
 
 

@@ -29,7 +29,7 @@ _KEYED = tuple(table for table in FACT_TABLES if table != SKILLS)
 
 @dataclass(slots=True)
 class Begun:
-    """Records that are being mapped; ``mapped`` waits for it."""
+    """Records that are being mapped; ``mapped`` waits for it, and may be asked again where it fails."""
 
     records: Sequence[Record]
     versions: Mapping[str, int]
@@ -86,16 +86,14 @@ class BatchMaker:
         work = Work(records, versions, archive.last_seq if archive.is_on else None, self._stores.tombstones.forgotten)
         return Begun(records, versions, self._pool.begin(work))
 
-    def finish(self, begun: Begun) -> Batch:
-        """The batch of the records, which came after those of every batch that was finished before."""
+    def finish(self, begun: Begun, parts: Sequence[Mapped]) -> Batch:
+        """The batch of the records, of what they were mapped to; they came after those of all batches before."""
         records = begun.records
         batch = Batch(
             records[-1].header.seq,
             sum(record.size for record in records),
             min(record.header.received_at for record in records),
         )
-        with traced("map and redact"):
-            parts = begun.mapped()
         for part in parts:
             for record, fault in part.set_aside:
                 self._set_aside(record, fault)
@@ -147,5 +145,5 @@ class BatchMaker:
         repeats = len(fresh) - int(fresh.sum())
         if repeats:
             self._telemetry.duplicates.labels(table).inc(repeats)
-        batch.keys[table] = keys[fresh]
-        batch.frames[table] = frame.filter(pl.Series(fresh))
+            keys, frame = keys[fresh], frame.filter(pl.Series(fresh))
+        batch.keys[table], batch.frames[table] = keys, frame

@@ -33,9 +33,14 @@ class CorruptBody(ValueError):  # noqa: N818 - the body's state
 
 
 def media_type(content_type: str) -> str:
-    """The media type of a Content-Type header, in lower case and without its parameters; '' where there is none."""
+    """The media type of a Content-Type header, in lower case and without its parameters; '' where there is none.
+
+    Of a list none is chosen: it is given whole, and is no media type.
+    """
     if content_type in _PLAIN:
         return content_type
+    if "," in content_type:
+        return content_type.lower()
     message = Message()
     message["Content-Type"] = content_type
     return message.get_content_type() if "/" in content_type else ""

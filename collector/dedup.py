@@ -47,11 +47,13 @@ class KeySet:
         return found
 
     def add(self, keys: Keys) -> None:
-        run = np.unique(keys)
-        if not len(run):
+        """Keys that are not in the set yet; others are counted twice."""
+        if not len(keys):
             return
+        run = np.sort(keys)
         while self._runs and len(self._runs[-1]) < 2 * len(run):
-            run = np.union1d(self._runs.pop(), run)
+            run = np.concatenate([self._runs.pop(), run])
+            run.sort(kind="stable")  # finds the two sorted halves, and only merges them
         self._runs.append(run)
 
 
@@ -85,11 +87,17 @@ class KeyIndex:
 
     def fresh(self, keys: Keys) -> NDArray[np.bool_]:
         """Which of the keys are neither remembered nor repeats of an earlier one among them."""
-        first = np.zeros(len(keys), dtype=np.bool_)
-        first[np.unique(keys, return_index=True)[1]] = True
+        order = np.argsort(keys)
+        ordered = keys[order]  # also looked up faster so
+        first = np.ones(len(keys), dtype=np.bool_)
+        first[1:] = ordered[1:] != ordered[:-1]
+        if not first.all():  # rare: which of equal ones was the first takes longer to find
+            order = np.argsort(keys, kind="stable")
         for remembered in self._days.values():
-            first &= ~remembered.contains(keys)
-        return first
+            first &= ~remembered.contains(ordered)
+        fresh = np.empty_like(first)
+        fresh[order] = first
+        return fresh
 
     def add(self, keys: Keys, day: date) -> None:
         """Remember keys received on that day and forget those whose time is over."""

@@ -217,7 +217,9 @@ class Flusher:
         if self._is_much() and not self._tasks:  # an operation may change what mapping heeds
             self._ahead = self._begin()
         with self._telemetry.self_traces.flushing(begun.records):
-            self._commit(self._batches.finish(begun))
+            with traced("map and redact"):
+                parts = self._until_done("mapping", begun.mapped)
+            self._commit(self._batches.finish(begun, parts))
 
     def _read(self) -> list[Record]:
         return self._wal.read(self._settings.flush_events * _BATCH_FLUSHES, _BATCH_BYTES)
@@ -229,7 +231,7 @@ class Flusher:
         if not records:
             return None
         self._read_events += sum(record.header.events for record in records)
-        return self._batches.begin(records, self._versions)
+        return self._until_done("starting to map", partial(self._batches.begin, records, self._versions))
 
     # -- operations -------------------------------------------------------------------------------------------------
 

@@ -11,15 +11,16 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 import polars as pl
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from polars.datatypes import DataType, DataTypeClass
 
 from collector.durable import sync
@@ -44,6 +45,8 @@ _SOLE_WRITER = frozenset(FACT_TABLES) - {"feedback"}
 #: A process that opens a table can't know whether the last one synced these newest commits before it died.
 _UNSURE_COMMITS = 8
 _RETRIES = 20
+#: Of zstd: higher ones take longer and gain nothing on files of this size.
+_LEVEL = 1
 #: Entries of a table's log from which on a checkpoint is worth it.
 _LONG_LOG = 50
 _LOG_FILE = re.compile(r"(\d{20})\.(?:json|.*checkpoint.*parquet)")
@@ -83,18 +86,23 @@ class Lake:
 
         ``transaction`` (application id, version) is stored in the same commit, see ``transaction_version``.
         """
-        existing = self._open(table)
-        if existing is None and not self.root.exists():
+        opened = self._open(table)
+        if opened is None and not self.root.exists():
             mark_version(self.root, SCHEMA_VERSION)
-        write_deltalake(
-            existing if existing is not None else str(self.root / table),
-            _in_schema(table, rows).to_arrow(),
-            mode="append",
-            partition_by=None if existing is not None else PARTITIONS,
-            schema_mode="merge" if existing is not None else None,
-            configuration=None if existing is not None else PROPERTIES,
-            commit_properties=_commit(transaction),
-        )
+        if opened is not None:
+            self._widen(table, opened)
+        added = list(self._write(table, _in_schema(table, rows)))
+        if opened is None:
+            create_table_with_add_actions(
+                str(self.root / table),
+                Schema.from_arrow(TABLES[table].to_frame().to_arrow().schema),
+                added,
+                partition_by=PARTITIONS,
+                configuration=PROPERTIES,
+                commit_properties=_commit(transaction),
+            )
+        else:
+            _commit_to(opened, added, transaction)
         with traced("sync", table=table):
             self.sync(table)
 
@@ -120,9 +128,7 @@ class Lake:
             self._widen(table, opened)
             actions += self._write(table, _in_schema(table, rows))
         if actions:
-            opened.create_write_transaction(
-                actions, "append", opened.schema(), partition_by=PARTITIONS, commit_properties=_commit()
-            )
+            _commit_to(opened, actions)
             self.sync(table)
         return dropped
 
@@ -247,15 +253,16 @@ class Lake:
             yield self._add(table, kept.drop(PARTITIONS), file.partition)
 
     def _write(self, table: str, rows: pl.DataFrame) -> Iterator[AddAction]:
-        for (project, date), part in rows.partition_by(PARTITIONS, as_dict=True, include_key=False).items():
+        for (project, date), part in _by_partition(rows):
             yield self._add(table, part, {"project": str(project), "date": str(date)})
 
     def _add(self, table: str, rows: pl.DataFrame, partition: dict[str, str | None]) -> AddAction:
-        name = "/".join([*(f"{key}={value}" for key, value in partition.items()), f"part-{uuid.uuid4()}.parquet"])
+        folders = (f"{key}={quote(str(value), safe='')}" for key, value in partition.items())
+        name = "/".join([*folders, f"part-{uuid.uuid4()}.parquet"])
         path = self.root / table / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows.write_parquet(path, compression="zstd")
-        statistics = msgspec.json.encode({"numRecords": rows.height}).decode()
+        rows.write_parquet(path, compression="zstd", compression_level=_LEVEL)
+        statistics = msgspec.json.encode(_statistics(rows)).decode()
         return AddAction(name, path.stat().st_size, partition, time.time_ns() // 1_000_000, True, statistics)
 
     def _widen(self, table: str, opened: DeltaTable) -> None:
@@ -264,7 +271,6 @@ class Lake:
             return
         empty = TABLES[table].to_frame().to_arrow()
         write_deltalake(opened, empty, mode="append", schema_mode="merge", commit_properties=_commit())
-        opened.update_incremental()
 
     def _sync_commit(self, path: Path, version: int) -> None:
         """Sync a commit's files and the folders that name them; what was compacted away since needs no sync."""
@@ -278,6 +284,8 @@ class Lake:
 
 
 def _in_schema(table: str, rows: pl.DataFrame) -> pl.DataFrame:
+    if rows.schema == TABLES[table]:
+        return rows
     return _with_all(rows.lazy(), TABLES[table], rows.columns).collect()
 
 
@@ -297,6 +305,37 @@ def _vacuum(opened: DeltaTable, hours: int, *, full: bool, dry_run: bool = False
 def _commit(transaction: tuple[str, int] | None = None) -> CommitProperties:
     transactions = [Transaction(*transaction)] if transaction else None
     return CommitProperties(max_commit_retries=_RETRIES, app_transactions=transactions)
+
+
+def _commit_to(
+    opened: DeltaTable, actions: Sequence[AddAction | RemoveAction], transaction: tuple[str, int] | None = None
+) -> None:
+    opened.create_write_transaction(
+        list(actions), "append", opened.schema(), partition_by=PARTITIONS, commit_properties=_commit(transaction)
+    )
+
+
+def _by_partition(rows: pl.DataFrame) -> Iterable[tuple[tuple[object, ...], pl.DataFrame]]:
+    """The rows of each project and day without these columns; mostly it is one, which needs no sorting."""
+    partitions = rows.select(PARTITIONS).unique().rows()
+    if len(partitions) == 1:
+        return [(partitions[0], rows.drop(PARTITIONS))]
+    return rows.partition_by(PARTITIONS, as_dict=True, include_key=False).items()
+
+
+def _statistics(rows: pl.DataFrame) -> dict[str, object]:
+    """What the log tells of a file, see `PROPERTIES`: times in milliseconds, between which all lie."""
+    times = rows.get_column("time")
+    found: dict[str, object] = {"numRecords": rows.height, "nullCount": {"time": times.null_count()}}
+    first, last = times.min(), times.max()
+    if isinstance(first, datetime) and isinstance(last, datetime):
+        found["minValues"] = {"time": _in_ms(first)}
+        found["maxValues"] = {"time": _in_ms(last + timedelta(microseconds=999))}
+    return found
+
+
+def _in_ms(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _live_files(opened: DeltaTable) -> list[_File]:

@@ -17,14 +17,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import nullcontext, suppress
-from multiprocessing.connection import Connection
+from dataclasses import dataclass, field
 
 from collector.faults import Fault
 from collector.record_mapper import Mapped, RecordMapper, Work
 from collector.rows import to_frame
 from collector.segment import Record
+from collector.wire import Wire
 from pickwise.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -40,9 +41,11 @@ _NICENESS = 10
 _IDLE_S = 300.0
 #: How long the end of the collector waits for a process that has work.
 _FAREWELL_S = 10.0
-#: The longest request takes seconds, on a machine that is busy with other things a minute.
-_HANGS_S = 600.0
-#: Where no process can live, the next try comes so much later.
+#: A process that says nothing for so long, and so much longer for each MiB that it maps, hangs. That takes a tenth of a
+#: second, on a machine that is busy with other things some seconds.
+_HANGS_S = 60.0
+_HANGS_S_A_MIB = 30.0
+#: Where no process or no thread can live, the next try comes so much later.
 _PAUSE_S = 60.0
 #: A record that killed so many processes, alone with them, is set aside.
 _DEATHS = 2
@@ -56,19 +59,28 @@ class _Died(RuntimeError):  # noqa: N818 - a state
     """A process is gone, or can't be started."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Work for some process; ``mapped`` is empty where that died."""
+
+    work: Work
+    mapped: Future[list[Mapped]] = field(default_factory=Future)
+
+
 class MappingPool:
     """Maps records in up to ``processes`` processes; with 0 in the caller's."""
 
     def __init__(self, settings: Settings, key: bytes, processes: int) -> None:
         """``key``: that of the installation's redaction."""
-        self._processes = processes
         self._own = RecordMapper(settings, key)
-        #: One a process, each with its own: who waits for one holds up no other.
-        self._threads = ThreadPoolExecutor(max(1, processes), thread_name_prefix="mapping")
         self._all = [_Process(settings, key) for _ in range(processes)]
-        self._free: queue.SimpleQueue[_Process] = queue.SimpleQueue()
+        #: The one that worked last comes first: where one is enough, the others are not started.
+        self._free: queue.LifoQueue[_Process] = queue.LifoQueue()
         for process in self._all:
             self._free.put(process)
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        #: One a process, started when there is work: who waits for one holds up no other.
+        self._threads: list[threading.Thread] = []
         self._heavy = threading.Lock()
         self._used_at = -math.inf
         self._paused_until = -math.inf
@@ -77,16 +89,31 @@ class MappingPool:
     def begin(self, work: Work) -> Callable[[], list[Mapped]]:
         """Start to map; what is returned waits for the result, in the records' order."""
         is_much = sum(record.header.events for record in work.records) >= _WORTH_EVENTS
-        if not (self._processes and is_much) or time.monotonic() < self._paused_until:
+        if not (is_much and self._can_share()):
             return lambda: [self._own.map(work)]
         self._used_at = time.monotonic()
-        parts = [work._replace(records=chunk) for chunk in _chunks(work)]
-        futures = [self._threads.submit(self._map, part) for part in parts]
-        return lambda: [
-            mapped
-            for part, future in zip(parts, futures, strict=True)
-            for mapped in future.result() or self._each(part)
-        ]
+        jobs = [_Job(work._replace(records=chunk)) for chunk in _chunks(work)]
+        for job in jobs:
+            self._jobs.put(job)
+        return lambda: [mapped for job in jobs for mapped in job.mapped.result() or self._each(job.work)]
+
+    def _can_share(self) -> bool:
+        """Whether other processes may map: one is enough, where the machine gives no thread for the rest."""
+        if time.monotonic() < self._paused_until:
+            return False
+        try:
+            while len(self._threads) < len(self._all):
+                thread = threading.Thread(target=self._do_jobs, name="mapping", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+        except RuntimeError as error:
+            if not self._threads:
+                self._pause(error)
+        return bool(self._threads)
+
+    def _pause(self, reason: Exception) -> None:
+        logger.error("%s: the collector maps by itself for %.0f s", reason, _PAUSE_S)
+        self._paused_until = max(self._paused_until, time.monotonic() + _PAUSE_S)
 
     @property
     def rest_in_s(self) -> float:
@@ -105,7 +132,10 @@ class MappingPool:
         self._paused_until = math.inf
         self._farewell = threading.Timer(_FAREWELL_S, self._kill)
         self._farewell.daemon = True
-        self._farewell.start()
+        try:
+            self._farewell.start()
+        except RuntimeError:  # the machine gives no thread that could wait
+            self._kill()
 
     def _kill(self) -> None:
         for process in self._all:
@@ -115,11 +145,21 @@ class MappingPool:
         """End the processes, also those at work."""
         if self._farewell is not None:
             self._farewell.cancel()
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._kill()
-        self._threads.shutdown()
+        with suppress(queue.Empty):
+            while True:
+                self._jobs.get_nowait()  # nobody waits for it any more
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            while thread.is_alive():
+                self._kill()
+                thread.join(0.1)
         for process in self._all:
             process.end()
+
+    def _do_jobs(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job.mapped.set_result(self._map(job.work))
 
     def _map(self, work: Work) -> list[Mapped]:
         """The result of some process; empty where it died."""
@@ -133,7 +173,7 @@ class MappingPool:
             if ends:
                 process.end()
             return [mapped]
-        except _Died as error:
+        except Exception as error:  # noqa: BLE001 - whoever waits must get an answer
             logger.error("%s; it was at %d records, which are mapped again one by one", error, len(work.records))
             return []
         finally:
@@ -156,8 +196,7 @@ class MappingPool:
             process.map(_NOTHING)  # whether it was the record, and not the machine
             return Mapped(set_aside=[(record, _DIED) for record in work.records])
         except _Died as error:
-            logger.error("%s: the collector maps by itself for %.0f s", error, _PAUSE_S)
-            self._paused_until = time.monotonic() + _PAUSE_S
+            self._pause(error)
             return self._own.map(work)
         finally:
             self._free.put(process)
@@ -170,22 +209,19 @@ class _Process:
         self._settings = settings
         self._key = key
         self._process: mp.process.BaseProcess | None = None
-        self._connection: Connection | None = None
+        self._wire: Wire | None = None
 
     def map(self, work: Work) -> Mapped:
         """Raises _Died."""
-        watch = threading.Timer(_HANGS_S, self.kill)
-        watch.daemon = True
-        watch.start()
+        size = sum(record.size for record in work.records)
         try:
-            connection = self._connection or self._start()
-            connection.send(work)
-            mapped: Mapped = connection.recv()
-        except (OSError, EOFError) as error:
+            wire = self._wire or self._start()
+            wire.wait_at_most(_HANGS_S + _HANGS_S_A_MIB * size / 2**20)
+            wire.send(work)
+            mapped: Mapped = wire.receive()
+        except Exception as error:  # whatever it was, nobody knows what the process is at
             self.end()
             raise _Died(f"a process that maps died, hung or can't be started ({type(error).__name__})") from error
-        finally:
-            watch.cancel()
         return mapped
 
     def kill(self) -> None:
@@ -197,24 +233,27 @@ class _Process:
     def end(self) -> None:
         """While nobody waits for it: it holds nothing that would be lost."""
         self.kill()
-        process, connection = self._process, self._connection
-        self._process = self._connection = None
-        if connection is not None:
-            connection.close()
+        process, wire = self._process, self._wire
+        self._process = self._wire = None
+        if wire is not None:
+            wire.close()
         if process is not None:
             process.join()
 
-    def _start(self) -> Connection:
-        ours, theirs = _CONTEXT.Pipe()
+    def _start(self) -> Wire:
+        ours, theirs = Wire.pair()
         process = _CONTEXT.Process(target=_serve, args=(theirs, self._settings, self._key), daemon=True)
         # Ctrl-C goes to the whole group, and we end what we started. What is blocked here is blocked there.
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
         try:
             process.start()
+        except BaseException:
+            ours.close()
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
             theirs.close()  # else nobody would notice that the other side is gone
-        self._process, self._connection = process, ours
+        self._process, self._wire = process, ours
         assert process.pid is not None
         with suppress(OSError):  # it may be gone already
             os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS)
@@ -240,14 +279,14 @@ def _chunks(work: Work) -> Iterator[list[Record]]:
 _CONTEXT = mp.get_context("spawn")
 
 
-def _serve(connection: Connection, settings: Settings, key: bytes) -> None:
-    """Map what comes until the collector closes the connection, or dies."""
+def _serve(wire: Wire, settings: Settings, key: bytes) -> None:
+    """Map what comes until the collector closes the line, or dies."""
     mapper = RecordMapper(settings, key)
     to_frame("calls", [])  # the first one loads what takes a third of a second
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     try:
         while True:
-            connection.send(mapper.map(connection.recv()))
+            wire.send(mapper.map(wire.receive()))
     except (EOFError, OSError):
         return

@@ -66,7 +66,11 @@ class Place(NamedTuple):
 class Layout(NamedTuple):
     """What attributes of some names hold, without those that no mapper reads."""
 
-    #: Name, what it holds, and how it is kept.
+    #: All of them, in their order.
+    names: tuple[str, ...]
+    #: Those that hold labels.
+    labels: tuple[str, ...]
+    #: The others: name, what it holds, and how it is kept.
     places: tuple[tuple[str, Content, Place], ...]
     #: Some attribute says that a mapper could know the span.
     is_telling: bool
@@ -109,7 +113,9 @@ def layout_of(attributes: Attributes) -> Layout:
 def _layout(attributes: Sequence[str]) -> Layout:
     places = [(name, place.content, place) for name in attributes if (place := place_of(name)) is not None]
     return Layout(
-        tuple(places),
+        tuple(name for name, _, _ in places),
+        tuple(name for name, content, _ in places if content == "label"),
+        tuple(place for place in places if place[1] != "label"),
         any(place.is_telling for _, _, place in places),
         tuple(name for name in attributes if name in _KINDS),
         tuple((name, found[1]) for name in attributes if name.endswith("role") and (found := _GROUP.match(name))),

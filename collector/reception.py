@@ -97,7 +97,7 @@ class Reception:
 
         Raises Problem for other media types, QuotaExceeded and Overloaded before the body is read, TooLarge.
         """
-        found = media_type(request.headers.get("content-type", ""))
+        found = _media_type(request)
         if found not in media:
             raise unsupported(f"content-type: expected {' or '.join(media)}, got {found!r:.60}")
         self.collector.access.check_quota(caller)
@@ -134,6 +134,11 @@ def is_light(body: bytes, media: str) -> bool:
     return len(body) <= LIGHT_RECORDS or (
         len(body) <= _LIGHT_JSON_BYTES and count_byte(body, _JSON_MARK) <= LIGHT_RECORDS
     )
+
+
+def _media_type(request: Request) -> str:
+    """That of the body; headers that contradict each other are given as a list of what they say."""
+    return ", ".join({media_type(value): None for value in request.headers.getlist("content-type")})
 
 
 async def read_body(request: Request, limit: int) -> bytes:

@@ -31,9 +31,7 @@ from pickwise.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: Rows of one table with the record that they come from.
-_RecordRows = tuple[Record, list[rows.Row]]
-#: Rows are put into a frame when there are so many: as columns they take a tenth of the memory.
+#: Rows are put into a frame when there are so many: there they take a tenth of the memory.
 _FRAME_ROWS = 8_192
 
 
@@ -144,9 +142,9 @@ class _OneRecord:
         for table, table_rows in self._rows(project, facts).items():
             kept = self._without_forgotten(table_rows)
             if kept and header.seq > versions[table]:
-                self._tables.add(table, self._record, kept)
+                self._tables.add(table, self._record, kept, self._maker(project).receipt)
 
-    def _rows(self, project: str, facts: Facts) -> dict[str, list[rows.Row]]:
+    def _rows(self, project: str, facts: Facts) -> dict[str, list[rows.MadeRow]]:
         """The rows by table; a fact that fails is set aside and takes no other with it."""
         try:
             return self._maker(project).rows(facts)
@@ -155,7 +153,7 @@ class _OneRecord:
             if len(singles) <= 1:
                 self._set_aside(self._record, error)
                 return {}
-        good: dict[str, list[rows.Row]] = defaultdict(list)
+        good: dict[str, list[rows.MadeRow]] = defaultdict(list)
         for single in singles:
             for table, table_rows in self._rows(project, single).items():
                 good[table] += table_rows
@@ -168,10 +166,12 @@ class _OneRecord:
             self._makers[project] = rows.RowMaker(project, header.received_at, source, self._redactor, self._ledger)
         return self._makers[project]
 
-    def _without_forgotten(self, table_rows: list[rows.Row]) -> list[rows.Row]:
+    def _without_forgotten(self, table_rows: list[rows.MadeRow]) -> list[rows.MadeRow]:
         """The rows without those of sessions that were forgotten after they had happened."""
         forgotten = self._work.forgotten
-        return [row for row in table_rows if not forgotten.hides(row, self._redactor)] if forgotten else table_rows
+        if not forgotten:
+            return table_rows
+        return [row for row in table_rows if not forgotten.hides(row.to_dict(), self._redactor)]
 
     def _archived(self, items: list[DecodedItem]) -> list[ArchivedItem]:
         if self._work.forgotten:
@@ -188,7 +188,7 @@ class _OneRecord:
         forgotten, rows_of = self._work.forgotten, self._ledger.made
         made = [] if facts is None else [rows_of[id(event)] for event in facts.events if id(event) in rows_of]
         if made:
-            return any(forgotten.hides(row, self._redactor) for row in made)
+            return any(forgotten.hides(row.to_dict(), self._redactor) for row in made)
         happened = item.start_ns if isinstance(item, Span) else item.time_ns
         project = project_of(item, self._record.header.project)
         return forgotten.hides_trace(project, item.trace_id, happened, self._redactor)
@@ -197,19 +197,28 @@ class _OneRecord:
         self._mapped.set_aside.append((record, Fault.of(error)))
 
 
+class _Waiting(NamedTuple):
+    """Rows of one table, and the record that each comes from."""
+
+    columns: rows.Columns
+    records: list[Record]
+
+
 class _Tables:
     """Rows on their way into frames, by table."""
 
     def __init__(self, set_aside: list[tuple[Record, Fault]]) -> None:
         self._set_aside = set_aside
-        self._waiting: dict[str, list[_RecordRows]] = defaultdict(list)
-        self._counts: Counter[str] = Counter()
+        self._waiting: dict[str, _Waiting] = {}
         self._frames: dict[str, list[pl.DataFrame]] = defaultdict(list)
 
-    def add(self, table: str, record: Record, table_rows: list[rows.Row]) -> None:
-        self._waiting[table].append((record, table_rows))
-        self._counts[table] += len(table_rows)
-        if self._counts[table] >= _FRAME_ROWS:
+    def add(self, table: str, record: Record, made: list[rows.MadeRow], receipt: rows.Receipt) -> None:
+        if table not in self._waiting:
+            self._waiting[table] = _Waiting(rows.Columns(table), [])
+        columns, records = self._waiting[table]
+        columns.add(made, receipt)
+        records += [record] * len(made)
+        if len(records) >= _FRAME_ROWS:
             self._put(table)
 
     def frames(self) -> dict[str, pl.DataFrame]:
@@ -218,30 +227,23 @@ class _Tables:
         return {table: pl.concat(frames) for table, frames in self._frames.items()}
 
     def _put(self, table: str) -> None:
-        self._frames[table].append(_frame_of(table, self._waiting.pop(table), self._set_aside))
-        self._counts[table] = 0
+        self._frames[table] += _frames_of(table, self._waiting.pop(table), self._set_aside)
 
 
-def _frame_of(table: str, parts: list[_RecordRows], set_aside: list[tuple[Record, Fault]]) -> pl.DataFrame:
-    """One frame of the rows of many records; a row that fits no column is set aside with its record."""
+def _frames_of(table: str, waiting: _Waiting, set_aside: list[tuple[Record, Fault]]) -> list[pl.DataFrame]:
+    """Frames of all rows but those that fit no column: these are set aside, each with its record."""
+    columns, records = waiting
     try:
-        return rows.to_frame(table, [row for _, table_rows in parts for row in table_rows])
+        return [columns.frame()]
     except Exception as error:  # noqa: BLE001 - as above
-        record, table_rows = parts[0]
-        if len(parts) == len(table_rows) == 1:
-            set_aside.append((record, Fault.of(error)))
-            return FACT_TABLES[table].to_frame()
-    return pl.concat([_frame_of(table, half, set_aside) for half in _halves(parts)])
-
-
-def _halves(parts: list[_RecordRows]) -> tuple[list[_RecordRows], list[_RecordRows]]:
-    """Two shorter lists: of records, or of the rows of one record."""
-    if len(parts) > 1:
-        middle = len(parts) // 2
-        return parts[:middle], parts[middle:]
-    record, table_rows = parts[0]
-    middle = len(table_rows) // 2
-    return [(record, table_rows[:middle])], [(record, table_rows[middle:])]
+        if len(records) == 1:
+            set_aside.append((records[0], Fault.of(error)))
+            return [FACT_TABLES[table].to_frame()]
+    middle = len(records) // 2
+    halves = [slice(middle), slice(middle, None)]
+    return [
+        frame for half in halves for frame in _frames_of(table, _Waiting(columns.part(half), records[half]), set_aside)
+    ]
 
 
 def _singles(facts: Facts) -> list[Facts]:

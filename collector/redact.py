@@ -103,6 +103,9 @@ MASKS: tuple[Mask, ...] = (
     Mask("ip_address", (), _pattern(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])"), _octets),
 )
 _HAS_DIGIT = re.compile(r"\d")
+#: What is said of texts of so many characters.
+_SHORT_CHARS = 256
+_SHORT = tuple(f"string({length})" for length in range(_SHORT_CHARS))
 _sha256 = hashlib.sha256
 _encode = msgspec.json.Encoder().encode
 
@@ -160,12 +163,11 @@ class Redactor:
         """The arguments as JSON, each value replaced by its type and length unless its name is allow-listed."""
         if value is None:
             return None
-        kept: Any = described(value)
-        taken_out = 1
+        kept: Any
         if isinstance(value, dict):
+            # Looked up where it is a short text, as most values are.
             kept = {
-                # Described without a call where it is a text, as most values are.
-                name: f"string({len(item)})" if type(item) is str else described(item)
+                name: _SHORT[len(item)] if type(item) is str and len(item) < _SHORT_CHARS else described(item)
                 for name, item in value.items()
             }
             taken_out = len(value)
@@ -173,6 +175,8 @@ class Redactor:
                 allowed = self._allowed_names(skill_id, value)
                 kept.update((name, value[name]) for name in allowed)
                 taken_out -= len(allowed)
+        else:
+            kept, taken_out = described(value), 1
         if taken_out:
             self.counts["argument"] += taken_out
         encoded = _encode(kept)

@@ -69,9 +69,9 @@ class ItemRedactor:
             events = [self._event(event, known) for event in events]
         return msgspec.structs.replace(
             span,
-            name=span.name if span.name in self._values.clean_labels else self._values.label(span.name),
+            name=self._values.label(span.name),
             status_message=message,
-            attributes=self._attributes(own, layout, runs_tool=_runs_tool(own, layout)),
+            attributes=self._attributes(own, layout, runs_tool=bool(layout.places) and _runs_tool(own, layout)),
             events=events,
             resource=self._shared(span.resource),
         )
@@ -113,15 +113,18 @@ class ItemRedactor:
         self, attributes: Attributes, layout: Layout, *, role: str = "", runs_tool: bool = False
     ) -> Attributes:
         """The attributes that mappers read. ``runs_tool``: they are those of a span that runs one tool."""
-        values, clean_labels = self._values, self._values.clean_labels
-        kept: Attributes = {}
+        values = self._values
+        kept = {name: attributes[name] for name in layout.names}
+        if not values.are_clean(map(attributes.__getitem__, layout.labels)):
+            for name in layout.labels:
+                kept[name] = values.label(attributes[name])
+        if not layout.places:
+            return kept
         texts: dict[str, UserText] = {}
         roles = group_roles(attributes, layout) if layout.roles else {}
         for name, content, place in layout.places:
             value = attributes[name]
-            if content == "label":
-                kept[name] = value if isinstance(value, str) and value in clean_labels else values.label(value)
-            elif (content == "arguments" and name not in _GIVEN) or (runs_tool and name in _GIVEN):
+            if (content == "arguments" and name not in _GIVEN) or (runs_tool and name in _GIVEN):
                 kept[name] = values.arguments(value)
             elif content == "definitions" and (defined := values.definitions(value)) is not None:
                 kept[name] = defined
@@ -129,8 +132,13 @@ class ItemRedactor:
                 kept[name] = value if isinstance(value, bool) else described(value)
             else:
                 whose = "tool" if content == "result" or (runs_tool and name in _RETURNED) else role
-                text = texts.setdefault(place.family or name, UserText())
-                values.put(kept, name, value, roles.get(place.group, whose), text)
+                if not place.family and (listed := values.json_list(value, whose)) is not None:
+                    kept[name] = listed
+                    continue
+                family = place.family or name
+                if family not in texts:
+                    texts[family] = UserText()
+                values.put(kept, name, value, roles.get(place.group, whose), texts[family])
         for text in texts.values():
             text.put_back(self._redactor)
         return kept

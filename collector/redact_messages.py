@@ -26,7 +26,6 @@ class Values(Protocol):
     """What redacts values of any form, see ``redact_values.ValueRedactor``."""
 
     queries: frozenset[str]
-    clean_labels: set[str]
 
     def label(self, value: Any) -> Any: ...
 
@@ -49,25 +48,55 @@ class KnownMessage(NamedTuple):
 
 def redact_message(message: Any, values: Values, words: Words) -> bool:
     """Redact a message, an item of a list, where it stands; False for one of another form, which stays as it is."""
-    if not isinstance(message, dict):
+    parts = _parts_of(message)
+    if parts is None:
         return False
-    role, parts = message.get("role"), message.get("parts")
-    if not isinstance(role, str) or role not in _ROLES or not isinstance(parts, list):
-        return False
-    reason = message.get("finish_reason")
-    if len(message) != 2 and (len(message) != 3 or not isinstance(reason, str)):
-        return False
+    role, reason = message["role"], message.get("finish_reason")
     if role != "tool":
         _redact_speech(parts, role, values, words)
     elif not _redact_answers(parts, values):
         return False
-    if reason is not None and reason not in values.clean_labels:
+    if reason is not None:
         message["finish_reason"] = values.label(reason)
     return True
 
 
+def redact_plain(message: Any, values: Values) -> tuple[str, ...] | None:
+    """The same for a message that holds no text but those returned. None, and it is left anyhow, for any other."""
+    parts = _parts_of(message)
+    if parts is None:
+        return None
+    answers, texts = message["role"] == "tool", []
+    if answers and not _redact_answers(parts, values):
+        return None
+    for part in () if answers else parts:
+        text = _said(part)
+        if text is not None:
+            texts.append(text)
+            part["content"] = f"string({len(text)})"
+        elif _is_call(part):
+            _redact_call(part, values)
+        else:
+            return None
+    if "finish_reason" in message:
+        message["finish_reason"] = values.label(message["finish_reason"])
+    return tuple(texts)
+
+
+def _parts_of(message: Any) -> list[Any] | None:
+    """The parts of a message of the usual form; None for any other."""
+    if not isinstance(message, dict):
+        return None
+    role, parts = message.get("role"), message.get("parts")
+    if not isinstance(role, str) or role not in _ROLES or not isinstance(parts, list):
+        return None
+    if len(message) != 2 and (len(message) != 3 or not isinstance(message.get("finish_reason"), str)):
+        return None
+    return parts
+
+
 def _redact_speech(parts: list[Any], role: str, values: Values, words: Words) -> None:
-    queries, clean_labels = values.queries, values.clean_labels
+    queries = values.queries
     for index, part in enumerate(parts):
         content = _said(part)
         if content is not None and content not in queries:
@@ -75,28 +104,15 @@ def _redact_speech(parts: list[Any], role: str, values: Values, words: Words) ->
             if role == "user":
                 words.note(part, "content", content)
         elif _is_call(part):
-            if part["id"] not in clean_labels:
-                part["id"] = values.label(part["id"])
-            if part["name"] not in clean_labels:
-                part["name"] = values.label(part["name"])
-            part["arguments"] = values.arguments(part["arguments"])
+            _redact_call(part, values)
         else:
             values.put(parts, index, part, role, words, _DEPTH)
 
 
-def texts_of(message: Any) -> tuple[str, ...] | None:
-    """What a message says; None if any part of it is of no usual form, and may hold other texts."""
-    parts = message.get("parts") if isinstance(message, dict) else None
-    if not isinstance(parts, list):
-        return None
-    texts = []
-    for part in parts:
-        text = _said(part)
-        if text is not None:
-            texts.append(text)
-        elif not _is_call(part) and _result_key(part) is None:
-            return None
-    return tuple(texts)
+def _redact_call(part: dict[str, Any], values: Values) -> None:
+    part["id"] = values.label(part["id"])
+    part["name"] = values.label(part["name"])
+    part["arguments"] = values.arguments(part["arguments"])
 
 
 def _said(part: Any) -> str | None:
@@ -124,8 +140,7 @@ def _redact_answers(parts: list[Any], values: Values) -> bool:
     if not keys or None in keys:
         return False
     for part, key in zip(parts, keys, strict=True):
-        if part["id"] not in values.clean_labels:
-            part["id"] = values.label(part["id"])
+        part["id"] = values.label(part["id"])
         result = part[key]
         part[key] = result if isinstance(result, bool | None) else described(result)
     return True

@@ -5,6 +5,7 @@ The user's last text is put back, masked as a query is. All else becomes its typ
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +15,7 @@ from collector import protocol_objects as shapes
 from collector.mapping.conversation import from_json
 from collector.read_attributes import CACHED
 from collector.redact import Redactor, described
-from collector.redact_messages import KnownMessage, redact_message, texts_of
+from collector.redact_messages import KnownMessage, redact_message, redact_plain
 from collector.remembered import Remembered
 
 _MAX_LABEL = 512
@@ -32,6 +33,7 @@ _encode = msgspec.json.Encoder().encode
 _UNUSUAL = KnownMessage("", ())
 #: Stands where a text is to be put.
 _HOLE = "<pickwise: a text>"
+_ENCODED_HOLE = f'"{_HOLE}"'
 
 
 class UserText:
@@ -54,15 +56,6 @@ class UserText:
             masked = redactor.query(self._text)[0]
             self._holder[self._key] = masked if self._around is None else _put_between(self._around, masked)
 
-    def around(self, message: Any) -> tuple[str, str] | None:
-        """The JSON of the message before and after the text, if there is one in it."""
-        if self._holder is None:
-            return None
-        described_text, self._holder[self._key] = self._holder[self._key], _HOLE
-        before, *after = _as_json(message).split(_as_json(_HOLE))
-        self._holder[self._key] = described_text
-        return (before, after[0]) if len(after) == 1 else None
-
 
 class ValueRedactor:
     """Redacts single values."""
@@ -82,6 +75,8 @@ class ValueRedactor:
     def label(self, value: Any) -> Any:
         """A name, an id, a kind; or a list of them."""
         if isinstance(value, str):
+            if value in self.clean_labels:
+                return value
             masked = self._masked_label(value if len(value) <= _MAX_LABEL else value[:_MAX_LABEL])
             if masked != value:
                 self.has_masked_label = True
@@ -91,6 +86,13 @@ class ValueRedactor:
         if isinstance(value, list):
             return [self.label(item) if isinstance(item, str) else described(item) for item in value]
         return described(value) if isinstance(value, dict | bytes) else value
+
+    def are_clean(self, labels: Iterable[Any]) -> bool:
+        """Whether all are names, ids and kinds known to hold nothing to mask: they are kept as they are."""
+        try:
+            return self.clean_labels.issuperset(labels)
+        except TypeError:  # a list among them
+            return False
 
     def _remember(self, label: str) -> None:
         if len(self.clean_labels) >= CACHED:
@@ -109,6 +111,12 @@ class ValueRedactor:
         }
         return _as_json(kept) if isinstance(value, str) else kept
 
+    def json_list(self, value: Any, role: str) -> str | None:
+        """What ``put`` keeps of an attribute that is a list as JSON text; None for any other."""
+        if not isinstance(value, str) or value[:1] != "[" or len(value) > _MAX_MESSAGES or shapes.is_tool(role):
+            return None
+        return None if self.queries and value in self.queries else self._message_list(value, role)
+
     def put(self, holder: Any, key: Any, value: Any, role: str, text: UserText, depth: int = 0) -> None:
         """Put what is kept of a value into its place. ``role``: of the message around it, `tool` for a result."""
         if not isinstance(value, str):
@@ -124,8 +132,8 @@ class ValueRedactor:
 
     def _json_text(self, value: str, role: str, depth: int) -> str | None:
         """JSON text stays text: the user's words are put back before it is encoded. None for what is no JSON."""
-        if not depth and value[0] == "[" and len(value) <= _MAX_MESSAGES and not shapes.is_tool(role):
-            return self._message_list(value, role)
+        if not depth and (listed := self.json_list(value, role)) is not None:
+            return listed
         decoded = from_json(value) if depth <= _MAX_DEPTH else value
         if isinstance(decoded, str):
             return None
@@ -174,18 +182,15 @@ class ValueRedactor:
 
     def _known(self, raw: bytes) -> KnownMessage:
         message = msgspec.json.decode(raw)
-        texts = texts_of(message)
-        if texts is None:
+        before, self.has_masked_label = self.has_masked_label, False
+        texts = redact_plain(message, self)
+        was_masked, self.has_masked_label = self.has_masked_label, before
+        if texts is None or was_masked:
             return _UNUSUAL
-        before = self.queries, self.has_masked_label
-        self.queries, self.has_masked_label = frozenset(), False
-        words = UserText()
-        is_usual = redact_message(message, self, words) and not self.has_masked_label
-        self.queries, self.has_masked_label = before
-        around = words.around(message)
-        if not is_usual or (around is None and texts and message["role"] == "user"):
-            return _UNUSUAL
-        return KnownMessage(_as_json(message), texts, around)
+        if not texts or message["role"] != "user":
+            return KnownMessage(_as_json(message), texts)
+        around = _around_last_text(message)
+        return _UNUSUAL if around is None else KnownMessage(_put_between(around, described(texts[-1])), texts, around)
 
     def _value(self, value: Any, role: str, text: UserText, depth: int) -> Any:
         if value is None or isinstance(value, bool):
@@ -271,6 +276,14 @@ class ValueRedactor:
 
 def _put_between(around: tuple[str, str], text: str) -> str:
     return _as_json(text).join(around)
+
+
+def _around_last_text(message: dict[str, Any]) -> tuple[str, str] | None:
+    """The JSON of a user's message before and after its last text; None where that can't be told."""
+    last = next(part for part in reversed(message["parts"]) if "content" in part)
+    last["content"] = _HOLE
+    before, *after = _as_json(message).split(_ENCODED_HOLE)
+    return (before, after[0]) if len(after) == 1 else None
 
 
 def _as_json(value: Any) -> str:

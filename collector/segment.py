@@ -152,11 +152,12 @@ def _read_record(file: BinaryIO, offset: int, limit: int) -> Record:
         raise TornRecord(offset, f"record at byte {offset} has an impossible length")
     if offset + _FRAME.size + length > limit:
         raise TornRecord(offset, f"record at byte {offset} is cut short")
-    payload = file.read(length)
-    if isal_zlib.crc32(payload) != crc:
+    head = file.read(head_length)
+    body = file.read(length - head_length)
+    if isal_zlib.crc32(body, isal_zlib.crc32(head)) != crc:
         raise TornRecord(offset, f"record at byte {offset} does not match its checksum")
     try:
-        header = msgspec.json.decode(payload[:head_length], type=Header)
+        header = msgspec.json.decode(head, type=Header)
     except msgspec.MsgspecError as error:
         raise TornRecord(offset, f"record at byte {offset} has an unreadable header: {error}") from error
-    return Record(header, payload[head_length:], _FRAME.size + length)
+    return Record(header, body, _FRAME.size + length)

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import chain
@@ -40,6 +40,8 @@ SEGMENT_BYTES = 64 * 2**20
 SEGMENT_AGE_S = 10.0
 #: Bytes written at most between two syncs: bounds the wait of the first of a group.
 _GROUP_BYTES = 16 * 2**20
+#: As many as the system takes in one call.
+_PARTS_AT_ONCE = 1024
 
 
 class Overloaded(RuntimeError):  # noqa: N818 - a state, not a fault
@@ -310,17 +312,18 @@ class Wal:
                 for index, pending in enumerate(group)
             ]
             records = (encode(header, pending.body) for header, pending in zip(headers, group, strict=True))
-            data = b"".join(chain.from_iterable(records))
+            parts = list(chain.from_iterable(records))
+            size = sum(map(len, parts))
             try:
-                _write_all(self._file, data)
+                _write_all(self._file, parts)
                 os.fdatasync(self._file)
             except OSError:
                 self._undo(segment)
                 raise
-            segment.durable_bytes += len(data)
+            segment.durable_bytes += size
             segment.last_seq = self.durable_seq = headers[-1].seq
             self.durable_events += sum(pending.events for pending in group)
-            self._backlog_bytes += len(data)
+            self._backlog_bytes += size
             return [header.seq for header in headers]
 
     def _undo(self, segment: _Segment) -> None:
@@ -389,7 +392,7 @@ class Wal:
         path = segment_path(self.folder, first_seq)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         try:
-            _write_all(descriptor, FILE_HEADER)
+            _write_all(descriptor, [FILE_HEADER])
             os.fsync(descriptor)
             sync(self.folder)
         except OSError:
@@ -420,10 +423,19 @@ class Wal:
         return None, 0, 0
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def _write_all(descriptor: int, parts: Sequence[bytes]) -> None:
+    """Write the parts one after the other, none of them copied."""
+    for start in range(0, len(parts), _PARTS_AT_ONCE):
+        left: list[bytes | memoryview] = list(parts[start : start + _PARTS_AT_ONCE])
+        while left:
+            written = os.writev(descriptor, left)
+            done = 0
+            while done < len(left) and written >= len(left[done]):
+                written -= len(left[done])
+                done += 1
+            del left[:done]
+            if left:
+                left[0] = memoryview(left[0])[written:]
 
 
 def _disk_reason(error: OSError) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
-from typing import Any, TypeVar, TypeVarTuple, cast
+from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
 import msgspec
 
@@ -45,10 +45,26 @@ class Message(msgspec.Struct, kw_only=True, gc=False):
     results: list[ToolResult] = []
 
 
+class Said(Protocol):
+    """What is read of a message: a ``Message``, or one as its dialect has it, which is read when it is asked."""
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def text(self) -> str | None: ...
+
+    @property
+    def calls(self) -> Sequence[ToolCall]: ...
+
+    @property
+    def results(self) -> Sequence[ToolResult]: ...
+
+
 class ModelTurn(msgspec.Struct, kw_only=True, gc=False):
     """What one model span says: the messages it was sent, the tools it was offered, the calls it proposed."""
 
-    messages: list[Message]
+    messages: Sequence[Said]
     tools: list[ToolDefinition]
     calls: list[ToolCall]
 
@@ -56,12 +72,12 @@ class ModelTurn(msgspec.Struct, kw_only=True, gc=False):
     def query(self) -> str | None:
         """Text of the last user message."""
         for message in reversed(self.messages):
-            if message.role == "user" and message.text:
-                return message.text
+            if message.role == "user" and (text := message.text):
+                return text
         return None
 
     @property
-    def ending(self) -> tuple[Message | None, list[ToolResult]]:
+    def ending(self) -> tuple[Said | None, list[ToolResult]]:
         """The model's last message, and the fresh results: those quoted after it.
 
         Older ones were fresh in the turn before; repeated here they could meet a later call that reuses their id.

@@ -59,7 +59,12 @@ class Origin(msgspec.Struct, kw_only=True, gc=False):
         event.time = span.start_ns or None
         event.trace_id = span.trace_id
         event.span_id = span.span_id
-        return self.given(event)
+        event.session_id = self.session_id
+        event.agent = self.agent
+        event.model = self.model
+        event.environment = self.environment
+        event.release = self.release
+        return event
 
 
 class ToolRun(msgspec.Struct, kw_only=True, gc=False):
@@ -88,11 +93,12 @@ def turn_facts(span: Span, origin: Origin, turn: ModelTurn, settings: Settings) 
         selections.append(_selection(span, origin, made_by, turn, routed.tools))
     if routed.searches:
         selections += _quoted_searches(span, origin, routed.searches)
-    proposed = [_proposal(span, origin, made_by, proposal) for proposal in routed.proposals]
-    answered = [_answer(span, origin, answer, settings) for answer in routed.answers]
+    calls = [_proposal(span, origin, made_by, proposal) for proposal in routed.proposals]
+    if routed.answers:
+        calls += [_answer(span, origin, answer, settings) for answer in routed.answers]
     return Facts(
         selections=selections,
-        calls=proposed + answered,
+        calls=calls,
         offered=offers(span, routed.tools),
         is_routed=routed.is_routed,
     )
@@ -228,11 +234,12 @@ def _proposal(span: Span, origin: Origin, made_by: str, proposal: Proposal) -> C
 
 def _answer(span: Span, origin: Origin, answer: Answer, settings: Settings) -> CallFact:
     """A quoted result; a vague failure leaves the kind open. Where no message names its tool, its call's id does."""
-    failure = _answer_failure(answer.result, answer.name, settings)
+    result, place = answer.result, answer.place
+    failure = _answer_failure(result, answer.name, settings) if result.error or settings.error_patterns else None
     fact = origin.given_in(span, CallFact(role="answer", skill_id=answer.name[:_SKILL_ID_CHARS]))
-    fact.event_id = derive_event_id(span.trace_id, span.span_id, "call", "answer", *map(str, answer.place))
-    fact.ordinal = answer.place[0]
-    fact.call_id = _call_id(answer.result.call_id)
+    fact.event_id = derive_event_id(span.trace_id, span.span_id, "call", "answer", *map(str, place))
+    fact.ordinal = place[0]
+    fact.call_id = _call_id(result.call_id)
     if failure is not None:
         fact.ok, fact.error_kind, fact.error_message = False, failure.kind, failure.message
     elif not answer.is_shared:

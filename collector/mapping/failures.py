@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, cast, get_args
 
 from collector.mapping import attributes as names
@@ -59,10 +60,19 @@ _COMPILED = tuple(
 _KINDS: frozenset[str] = frozenset(get_args(ErrorKind)) - {"tool_error", "exception", "other"}
 #: Rules look at so much of an error's text: its beginning says what it is, and tools echo long inputs.
 _LOOK_AT = 2_000
+#: Tools fail in few ways: so many errors are remembered, none of them longer.
+_REMEMBERED = 1_024
+_REMEMBERED_CHARS = 512
 
 
 def classify(error_type: str, text: str) -> ErrorKind | None:
     """The kind that the error's type and text tell, or None where they are vague."""
+    if len(error_type) + len(text) <= _REMEMBERED_CHARS:
+        return _classified_often(error_type, text)
+    return _classified(error_type, text)
+
+
+def _classified(error_type: str, text: str) -> ErrorKind | None:
     if error_type in _KINDS:
         return cast(ErrorKind, error_type)
     if error_type.isdecimal() and (status := http_kind(int(error_type))):
@@ -73,6 +83,9 @@ def classify(error_type: str, text: str) -> ErrorKind | None:
             return kind
     found = _STATUS.search(text)
     return http_kind(int(found.group(1))) if found else None
+
+
+_classified_often = lru_cache(_REMEMBERED)(_classified)
 
 
 def http_kind(status: int) -> ErrorKind | None:
@@ -110,15 +123,14 @@ def of_text(text: str, skill_id: str | None, settings: Settings) -> Failure | No
 
 def of_span(span: Span, result: Any, skill_id: str, settings: Settings) -> Failure | None:
     """The failure of an executed call: status, ``error.type``, an exception, ``isError``, or an error pattern."""
-    text = as_text(result)
-    return _reported(span, result, text) or (of_text(text, skill_id, settings) if text else None)
-
-
-def _reported(span: Span, result: Any, result_text: str) -> Failure | None:
     exception = _exception(span.events) if span.events else None
     error_type = span.attributes.get(names.ERROR_TYPE)
-    if not (span.failed or error_type or exception or is_error_result(result)):
-        return None
+    if span.failed or error_type or exception or is_error_result(result):
+        return _reported(span, error_type, exception, as_text(result))
+    return of_text(text, skill_id, settings) if settings.error_patterns and (text := as_text(result)) else None
+
+
+def _reported(span: Span, error_type: Any, exception: SpanEvent | None, result_text: str) -> Failure:
     told = exception.attributes if exception else {}
     kinds = " ".join(str(kind) for kind in (error_type, told.get(names.EXCEPTION_TYPE)) if kind)
     messages = (told.get(names.EXCEPTION_MESSAGE), span.status_message, result_text)
@@ -138,5 +150,8 @@ def _status_kind(span: Span) -> ErrorKind | None:
 
 def is_error_result(result: Any) -> bool:
     """Whether a result is an MCP result that says ``isError``."""
+    # Most results are no object, or one without the key, which an escape in it could hide.
+    if isinstance(result, str) and "isError" not in result and "\\" not in result:
+        return False
     decoded = from_json(result)
     return isinstance(decoded, dict) and decoded.get("isError") is True

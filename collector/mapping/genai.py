@@ -9,6 +9,8 @@ from collector.facts import Facts
 from collector.mapping import attributes as names
 from collector.mapping.conversation import (
     ModelTurn,
+    Said,
+    ToolCall,
     ToolDefinition,
     as_text,
     from_json,
@@ -62,9 +64,10 @@ def _agent_span(span: Span, settings: Settings) -> Facts | None:
 
 def turn_of(attributes: Attributes, events: Sequence[SpanEvent] = ()) -> ModelTurn:
     """What a model was sent, offered and returned, from the attributes or else from the span's events."""
-    for event in events:
-        if event.name == names.INFERENCE_DETAILS_EVENT:
-            attributes = event.attributes | attributes
+    if events:
+        for event in events:
+            if event.name == names.INFERENCE_DETAILS_EVENT:
+                attributes = event.attributes | attributes
     sent = messages(attributes.get(names.INPUT_MESSAGES), "user")
     returned = messages(attributes.get(names.OUTPUT_MESSAGES), "assistant")
     if not sent and not returned:
@@ -72,8 +75,14 @@ def turn_of(attributes: Attributes, events: Sequence[SpanEvent] = ()) -> ModelTu
     return ModelTurn(
         messages=sent,
         tools=_offered(attributes),
-        calls=[call for message in returned for call in message.calls],
+        calls=_calls_of(returned),
     )
+
+
+def _calls_of(returned: Sequence[Said]) -> list[ToolCall]:
+    if len(returned) == 1:  # as nearly always
+        return [*returned[0].calls]
+    return [call for message in returned for call in message.calls]
 
 
 def _offered(attributes: Attributes) -> list[ToolDefinition]:

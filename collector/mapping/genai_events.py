@@ -7,12 +7,12 @@ one for all of them (``gen_ai.content.prompt``); since v1.37 messages are attrib
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from collector.mapping import attributes as names
-from collector.mapping.conversation import Message, ToolCall, ToolResult, as_text, from_json, objects
+from collector.mapping.conversation import Message, Said, ToolCall, ToolResult, as_text, from_json, objects
 from collector.mapping.failures import is_error_result
 from collector.mapping.message_forms import chat_message
 from collector.spans import Attributes, SpanEvent
@@ -30,7 +30,8 @@ ROLES = {
 _NO_CALL_ID = frozenset({"", "<not specified>"})
 
 
-# Messages just as the conventions have them. Their calls and results are decoded as what they become.
+# Messages just as the conventions have them, read as ``_message`` reads them in a fraction of the time. Their calls and
+# results are decoded as what they become. Of a long conversation only the end is read any further.
 
 
 class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag="text"):
@@ -59,35 +60,78 @@ class _Answered(
 
 
 class _Conventional(msgspec.Struct, kw_only=True, gc=False, forbid_unknown_fields=True, tag_field="role"):
+    role: ClassVar[str]
+    calls: ClassVar[Sequence[ToolCall]] = ()
+    results: ClassVar[Sequence[ToolResult]] = ()
     finish_reason: str | None = None
 
 
-class _FromSystem(_Conventional, kw_only=True, gc=False, tag="system"):
+class _Spoken(_Conventional, kw_only=True, gc=False):
+    """A message of texts alone."""
+
     parts: list[_Text]
 
+    @property
+    def text(self) -> str | None:
+        parts = self.parts
+        if len(parts) == 1:
+            return parts[0].content or None
+        return "\n".join([part.content for part in parts if part.content]) or None
 
-class _FromUser(_Conventional, kw_only=True, gc=False, tag="user"):
-    parts: list[_Text]
+
+class _FromSystem(_Spoken, kw_only=True, gc=False, tag="system"):
+    role: ClassVar[str] = "system"
+
+
+class _FromUser(_Spoken, kw_only=True, gc=False, tag="user"):
+    role: ClassVar[str] = "user"
 
 
 class _FromModel(_Conventional, kw_only=True, gc=False, tag="assistant"):
+    role: ClassVar[str] = "assistant"
     parts: list[_Text | _Called]
+
+    @property
+    def text(self) -> str | None:
+        return "\n".join([part.content for part in self.parts if isinstance(part, _Text) and part.content]) or None
+
+    @property
+    def calls(self) -> Sequence[ToolCall]:  # type: ignore[override] # what the others have none of
+        calls = [part for part in self.parts if isinstance(part, _Called)]
+        for call in calls:
+            if call.call_id in _NO_CALL_ID:
+                call.call_id = None
+        return calls
 
 
 class _FromTools(_Conventional, kw_only=True, gc=False, tag="tool"):
+    role: ClassVar[str] = "tool"
+    text: ClassVar[None] = None
     parts: Annotated[list[_Answered], msgspec.Meta(min_length=1)]
+
+    @property
+    def results(self) -> Sequence[ToolResult]:  # type: ignore[override] # as above
+        results: list[ToolResult] = [*self.parts]
+        for result in results:
+            if result.call_id in _NO_CALL_ID:
+                result.call_id = None
+            if not result.name:
+                result.name = None
+            if result.text.startswith("{"):
+                result.error = _tells_failure(result)
+        return results
 
 
 _CONVENTIONAL = msgspec.json.Decoder(list[_FromUser | _FromModel | _FromTools | _FromSystem])
 
 
-def messages(value: Any, role: str) -> list[Message]:
+def messages(value: Any, role: str) -> Sequence[Said]:
     """The messages of a list, given structured or as JSON text; ``role`` is that of those that name none."""
     if value is None:
-        return []
+        return ()
     if isinstance(value, str):
         try:
-            return [_conventional(message) for message in _CONVENTIONAL.decode(value)]
+            return _CONVENTIONAL.decode(value)
         except msgspec.MsgspecError:
             pass  # unusual in some way, which the general reader may know
     found = (_message(raw, role) for raw in objects(value))
@@ -112,10 +156,10 @@ def event_message(name: str, content: Raw) -> Message | None:
     return _message(content, ROLES[name])
 
 
-def of_events(events: Sequence[SpanEvent], attributes: Attributes) -> tuple[list[Message], list[Message]]:
+def of_events(events: Sequence[SpanEvent], attributes: Attributes) -> tuple[list[Said], list[Said]]:
     """The messages that a span's events of the older generations hold, sent and returned, each in their order."""
-    sent: list[Message] = []
-    returned: list[Message] = []
+    sent: list[Said] = []
+    returned: list[Said] = []
     if not events and names.PYDANTIC_EVENTS not in attributes:
         return sent, returned
     for name, content in [*_listed(attributes), *((event.name, held(None, event.attributes)) for event in events)]:
@@ -151,45 +195,13 @@ def _message(raw: Raw, role: str) -> Message | None:
     return message
 
 
-def _conventional(message: _FromUser | _FromModel | _FromTools | _FromSystem) -> Message:
-    """The same as ``_message`` makes of it, in a fraction of the time."""
-    if isinstance(message, _FromModel):
-        return _of_model(message.parts)
-    if isinstance(message, _FromTools):
-        return _of_tools(message.parts)
-    role = "user" if isinstance(message, _FromUser) else "system"
-    parts = message.parts
-    text = parts[0].content if len(parts) == 1 else "\n".join([part.content for part in parts if part.content])
-    return Message(role=role, text=text or None)
-
-
-def _of_model(parts: list[_Text | _Called]) -> Message:
-    texts: list[str] = []
-    calls: list[ToolCall] = []
-    for part in parts:
-        if isinstance(part, _Called):
-            if part.call_id in _NO_CALL_ID:
-                part.call_id = None
-            calls.append(part)
-        elif part.content:
-            texts.append(part.content)
-    return Message(role="assistant", text="\n".join(texts) or None, calls=calls)
-
-
-def _of_tools(results: Sequence[ToolResult]) -> Message:
-    for result in results:
-        if result.call_id in _NO_CALL_ID:
-            result.call_id = None
-        if not result.name:
-            result.name = None
-        if result.text.startswith("{"):
-            result.error = _tells_failure(result)
-    return Message(role="tool", results=[*results])
-
-
 def _tells_failure(result: ToolResult) -> bool | None:
     """Whether the result itself says so: MCP's ``isError``, or the key ``error`` alone, where Gemini's tools put it."""
-    decoded = from_json(result.text) if result.text.startswith("{") else None
+    text = result.text
+    # What neither key is in, as they stand or behind escapes, need not be decoded.
+    if not text.startswith("{") or not ("isError" in text or '"error"' in text or "\\" in text):
+        return result.error
+    decoded = from_json(text)
     if not isinstance(decoded, dict):
         return result.error
     return True if is_error_result(decoded) or (list(decoded) == ["error"] and decoded["error"]) else result.error
@@ -209,7 +221,7 @@ def _chosen(content: Raw) -> Raw:
     return {"tool_calls": content.get("tool_calls")} | found
 
 
-def _whole(value: Any, role: str) -> list[Message]:
+def _whole(value: Any, role: str) -> Sequence[Said]:
     """All messages in one value: JSON of them, or the text alone."""
     found = messages(value, role)
     return found or ([Message(role=role, text=value)] if isinstance(value, str) and value else [])

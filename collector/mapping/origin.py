@@ -35,11 +35,13 @@ _last_resource: tuple[Attributes, Origin] = ({}, Origin())
 def origin_of(span: Span) -> Origin:
     """Session, agent, model, environment and release; None where nothing says so."""
     own = span.attributes
-    session, agent, model, environment = _named_of(own)
-    shared = _shared_origin(span.resource)
+    session, agent, model, environment = _named.get(tuple(own)) or _named_of(own)
+    resource, shared = _last_resource
+    if resource is not span.resource:
+        shared = _shared_origin(span.resource)
     return Origin(
         session_id=(_first(own, session) if session else None) or shared.session_id,
-        agent=_first(own, agent) or _from_metadata(own, _METADATA_AGENT) or shared.agent,
+        agent=(_first(own, agent) if agent else None) or _from_metadata(own, _METADATA_AGENT) or shared.agent,
         model=_first(own, model) if model else None,
         environment=shared.environment or (_first(own, environment) if environment else None),
         release=shared.release,
@@ -48,28 +50,23 @@ def origin_of(span: Span) -> Origin:
 
 def _named_of(attributes: Attributes) -> _Named:
     """For each part of an origin the names, of those that may tell it, that the attributes have, in their order."""
-    key = tuple(attributes)
-    named = _named.get(key)
-    if named is None:
-        session, agent, model, environment = [
-            tuple([name for name in group if name in attributes]) for group in (_SESSION, _AGENT, _MODEL, _ENVIRONMENT)
-        ]
-        named = session, agent, model, environment
-        _named.keep(key, named)
+    session, agent, model, environment = [
+        tuple([name for name in group if name in attributes]) for group in (_SESSION, _AGENT, _MODEL, _ENVIRONMENT)
+    ]
+    named = session, agent, model, environment
+    _named.keep(tuple(attributes), named)
     return named
 
 
 def _shared_origin(resource: Attributes) -> Origin:
     global _last_resource
-    known, origin = _last_resource
-    if known is not resource:
-        origin = Origin(
-            session_id=_first(resource, (names.SESSION_ID,)),
-            agent=_first(resource, _AGENT),
-            environment=_first(resource, _ENVIRONMENT),
-            release=_first(resource, (names.SERVICE_VERSION,)),
-        )
-        _last_resource = resource, origin
+    origin = Origin(
+        session_id=_first(resource, (names.SESSION_ID,)),
+        agent=_first(resource, _AGENT),
+        environment=_first(resource, _ENVIRONMENT),
+        release=_first(resource, (names.SERVICE_VERSION,)),
+    )
+    _last_resource = resource, origin
     return origin
 
 

@@ -34,7 +34,8 @@ def settled(facts: Facts, settings: Settings) -> Facts:
         if selection.candidates and isinstance(selection, SelectionFact) and selection.role in ("run", "step"):
             _hide_routed(selection, facts, routes)
     for call in facts.calls:
-        if _may_be_routed(call, routes):
+        # Runs that are routed are of a class of their own.
+        if (call.role != "run" or type(call) is not CallFact) and _may_be_routed(call, routes):
             _settle_calls(facts, routes)
             break
     return facts

@@ -14,8 +14,8 @@ import msgspec
 
 from collector.mapping.candidates import candidates_in, printed_result
 from collector.mapping.conversation import (
-    Message,
     ModelTurn,
+    Said,
     ToolCall,
     ToolDefinition,
     ToolResult,
@@ -77,8 +77,8 @@ class RoutedTurn(msgspec.Struct, gc=False):
 
 def routed_turn(turn: ModelTurn, routes: ToolRoutes) -> RoutedTurn:
     """What a turn says of skills."""
-    tools = skills_of(turn.tools, routes)
-    proposals, n_routed = _proposals(turn.calls, routes)
+    tools = skills_of(turn.tools, routes) if turn.tools else turn.tools
+    proposals, n_routed = _proposals(turn.calls, routes) if turn.calls else ([], 0)
     is_direct = len(turn.calls) > n_routed
     answers, searches = _quoted(turn, routes)
     return RoutedTurn(
@@ -250,7 +250,7 @@ def _quoted(turn: ModelTurn, routes: ToolRoutes) -> tuple[list[Answer], list[Quo
     said, fresh = turn.ending
     if not fresh and not (said and said.results):
         return answers, searches
-    calls = {call.call_id: call for message in turn.messages for call in message.calls if call.call_id}
+    calls = _calls_named(turn, [*fresh, *(said.results if said else ())])
     for place, result in enumerate(fresh):
         if not result.call_id:
             continue
@@ -266,6 +266,20 @@ def _quoted(turn: ModelTurn, routes: ToolRoutes) -> tuple[list[Answer], list[Quo
     if said is not None and said.results:
         searches += _hosted(said, calls, routes)
     return answers, searches
+
+
+def _calls_named(turn: ModelTurn, results: list[ToolResult]) -> dict[str, ToolCall]:
+    """The calls that results are of, by their ids; of those that reuse an id the last one. They are near the end."""
+    sought = {result.call_id for result in results if result.call_id}
+    calls: dict[str, ToolCall] = {}
+    for message in reversed(turn.messages):
+        if not sought:
+            break
+        for call in reversed(message.calls):
+            if call.call_id in sought:
+                sought.remove(call.call_id)
+                calls[call.call_id] = call
+    return calls
 
 
 def _add_routed(
@@ -294,7 +308,7 @@ def _plain(result: ToolResult) -> ToolResult:
     return msgspec.structs.replace(result, text=text, error=True if failed else result.error)
 
 
-def _hosted(said: Message, calls: dict[str, ToolCall], routes: ToolRoutes) -> Iterator[QuotedSearch]:
+def _hosted(said: Said, calls: dict[str, ToolCall], routes: ToolRoutes) -> Iterator[QuotedSearch]:
     """Searches that the provider ran within the model's last answer: its message holds call and result."""
     for result in said.results:
         call = calls.get(result.call_id or "")

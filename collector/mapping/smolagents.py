@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
-
 from collector.facts import CallFact, Facts, SelectionFact
 from collector.mapping import attributes as names
 from collector.mapping.agent_runs import context_of_run
-from collector.mapping.conversation import Message, ModelTurn, ToolDefinition, text_or_none
+from collector.mapping.conversation import Message, ModelTurn, Said, ToolDefinition, text_or_none
 from collector.mapping.facts_of import STRATEGY, selection_id, turn_facts
 from collector.mapping.flattened import grouped
 from collector.mapping.messages_in_values import query_in
@@ -144,10 +142,15 @@ def _without_end(turn: ModelTurn) -> ModelTurn:
     )
 
 
-def _plain(message: Message) -> Message:
+def _plain(message: Said) -> Said:
     if message.role != "user" or message.text is None:
         return message
-    return msgspec.structs.replace(message, text=message.text.removeprefix(_TASK))
+    return Message(
+        role="user",
+        text=message.text.removeprefix(_TASK),
+        calls=[*message.calls],
+        results=[*message.results],
+    )
 
 
 RULES: tuple[Rule, ...] = (_final_answer, _model_span, _run_span, _step)

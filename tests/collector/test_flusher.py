@@ -129,7 +129,7 @@ def test_a_table_that_already_has_a_batch_skips_it_after_a_crash(tmp_path: Path)
     send(first, call(2))
     begun = first.flusher._begin()
     assert begun is not None
-    batch = first.flusher._batches.finish(begun)
+    batch = first.flusher._batches.finish(begun, begun.mapped())
     first.flusher._append("calls", batch.frames["calls"], batch.last_seq)  # ... but for one table
     first.wal.close()
     first._lock.release()
@@ -215,7 +215,10 @@ def test_a_row_that_fits_no_column_is_set_aside_alone(collector: Collector, monk
     real = RowMaker.call
 
     def failing(self: RowMaker, event: Any) -> Any:
-        return real(self, event) | ({"depth": 2**70} if event.skill_id == "poison" else {})
+        row: Any = real(self, event)
+        if event.skill_id == "poison":
+            row.depth = 2**70
+        return row
 
     monkeypatch.setattr(RowMaker, "call", failing)
     send(collector, *[call(number) for number in range(5)], call(5, skill_id="poison"), call(6))

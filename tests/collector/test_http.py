@@ -109,6 +109,19 @@ def test_a_bad_span_is_a_partial_success(client: TestClient, collector: Collecto
     assert ExportTraceServiceResponse.FromString(answer.content).partial_success.rejected_spans == 1
 
 
+def test_two_media_types_are_one_too_many(client: TestClient) -> None:
+    """Neither is chosen for the sender; that of twice the same is clear."""
+
+    def answer(*media: str) -> Any:
+        headers = [("content-type", one) for one in media]
+        return client.post("/v1/traces", content=trace_json(JSON_SPAN), headers=headers)
+
+    refused = answer("application/json", "application/x-protobuf")
+    assert refused.status_code == 415
+    assert "application/json, application/x-protobuf" in refused.text
+    assert answer("application/json", "application/json; charset=utf-8").status_code == 200
+
+
 @pytest.mark.parametrize("path", ["/v1/traces", "/v1/logs"])
 @pytest.mark.parametrize(("headers", "body"), [(PROTOBUF, b""), (JSON, b"{}"), (JSON, b"")])
 def test_an_empty_request_is_good(client: TestClient, path: str, headers: dict[str, str], body: bytes) -> None:
@@ -129,6 +142,8 @@ BOMB = gzip.compress(b" " * (20 * 2**20 + 1))
         (PROTOBUF | {"content-encoding": "gzip"}, gzip.compress(one_span(), mtime=0)[:-4], 400),
         (PROTOBUF | {"content-encoding": "br"}, b"x", 415),
         (JSON | {"content-encoding": "gzip, gzip"}, b"x", 415),
+        ({"content-type": "application/json, application/x-protobuf"}, b"{}", 415),
+        ({"content-type": "application/json; charset=utf-8, application/x-protobuf"}, b"{}", 415),
         ({"content-type": "text/plain"}, b"x", 415),
         ({}, b"x", 415),
         (PROTOBUF | {"content-encoding": "gzip"}, BOMB, 413),

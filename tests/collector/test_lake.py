@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 import time
 from datetime import UTC, date, datetime
@@ -160,9 +161,70 @@ def test_the_log_keeps_no_statistics_of_texts_and_does_not_grow_for_ever(
     assert Lake(tmp_path).transaction_version("selections", "wal") == 4
 
 
+def test_rows_go_to_a_file_for_each_project_and_day_which_the_log_describes(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    moment = datetime(2026, 1, 10, 1, 2, 3, 456_789, tzinfo=UTC)
+    timed = rows("a", "b").with_columns(time=pl.Series([moment, None], dtype=pl.Datetime("us", "UTC")))
+    lake.append("selections", timed, ("wal", 1))
+    timeless = timed.with_columns(time=pl.lit(None, dtype=pl.Datetime("us", "UTC")))
+    many = [
+        rows("c"),
+        rows("d", project="q"),
+        rows("e", day=date(2026, 1, 11)),
+        timeless.with_columns(project=pl.lit("n")),
+    ]
+    lake.append("selections", pl.concat([frame.cast({"time": pl.Datetime("us", "UTC")}) for frame in many]), ("wal", 2))
+    assert lake.transaction_version("selections", "wal") == 2
+    assert [lake.version("selections"), Lake(tmp_path).version("selections")] == [1, 1]
+    assert ids(Lake(tmp_path)) == ["a", "a", "b", "b", "c", "d", "e"]
+    stored = DeltaTable(str(tmp_path / "lake" / "selections"))
+    found = pl.DataFrame(stored.get_add_actions(flatten=True)).sort(
+        "partition.project", "partition.date", "num_records"
+    )
+    assert found.select("partition.project", "partition.date", "num_records", "null_count.time").rows() == [
+        ("n", DAY, 2, 2),
+        ("p", DAY, 1, 0),
+        ("p", DAY, 2, 1),
+        ("p", date(2026, 1, 11), 1, 0),
+        ("q", DAY, 1, 0),
+    ]
+    first, last = found.select("min.time", "max.time").row(2)
+    assert (first, last) == (moment.replace(microsecond=456_000), moment.replace(microsecond=457_000))
+    within = stored.to_pyarrow_table(filters=[("time", ">=", moment), ("time", "<=", moment)], columns=["event_id"])
+    assert within["event_id"].to_pylist() == ["a"]
+
+
+def test_a_project_of_any_name_has_a_folder_below_its_table(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    names = ["a b", "a/../b", "../c", "ä%2F", "x=y?#"]
+    for name in names:
+        lake.append("selections", rows(name, project=name))
+    assert sorted(Lake(tmp_path).read("selections").select("project", "event_id").rows()) == sorted(
+        zip(names, names, strict=True)
+    )
+    assert all((tmp_path / "lake" / "selections") in Path(file).resolve().parents for file in lake.files("selections"))
+
+
+def test_two_processes_may_append_at_once(tmp_path: Path) -> None:
+    lakes = [Lake(tmp_path), Lake(tmp_path)]
+    lakes[0].append("feedback", rows("0"))
+
+    def append(lake: Lake, name: str) -> None:
+        for number in range(5):
+            lake.append("feedback", rows(f"{name}{number}"))
+
+    threads = [threading.Thread(target=append, args=(lake, name)) for lake, name in zip(lakes, "ab", strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ids(Lake(tmp_path), "feedback") == ["0", *(f"{name}{number}" for name in "ab" for number in range(5))]
+
+
 def test_large_files_are_merged_no_further(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
-    lake.append("selections", rows(*(f"a{number}" for number in range(40_000))))
+    noise = random.Random(0)
+    lake.append("selections", rows(*(noise.randbytes(8).hex() for _ in range(40_000))))
     large = Path(lake.files("selections")[0])
     for number in range(3):
         lake.append("selections", rows(f"b{number}"))

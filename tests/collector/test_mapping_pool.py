@@ -9,9 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from collector.service import Collector
 from collector.skill_changes import SKILLS
 from collector.spans import Span
 from collector.tables import FACT_TABLES
+from collector.wire import Wire
 from pickwise.settings import Settings
 
 KEY = b"k" * 32
@@ -63,6 +64,14 @@ def work(count: int) -> Work:
 def children() -> list[psutil.Process]:
     """The live processes of the pool."""
     return [psutil.Process(child.pid) for child in multiprocessing.active_children()]
+
+
+def submit(collector: Collector, bodies: list[bytes]) -> None:
+    """Send them and wait until they are visible."""
+    for future in [collector.submit_traces(body, "protobuf", "p")[1] for body in bodies]:
+        assert future is not None
+        future.result(30)
+    assert collector.refresh(60)
 
 
 def spans(request: EncodedRequest) -> list[Span | None]:
@@ -119,13 +128,16 @@ def test_processes_start_with_much_and_end_when_idle(monkeypatch: pytest.MonkeyP
     opened.close()
 
 
-def test_processes_give_back_what_a_heavy_request_took(pool: MappingPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_give_back_what_a_heavy_request_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = MappingPool(Settings(), KEY, 1)
     pool.begin(work(12))()
     born = {child.pid for child in children()}
     monkeypatch.setattr(mapping_pool, "_HEAVY_BYTES", 100)
     parts = pool.begin(work(12))()
     assert [found.seq for part in parts for found in part.archived] == list(range(1, 13))
+    assert born
     assert born.isdisjoint(child.pid for child in children())
+    pool.close()
 
 
 def test_what_a_dead_process_was_at_is_mapped_again(pool: MappingPool) -> None:
@@ -142,7 +154,7 @@ def test_what_a_dead_process_was_at_is_mapped_again(pool: MappingPool) -> None:
     assert len(pool.begin(given)()) == 4, "and the next batch is shared again"
 
 
-def serve_until_the_third(connection: Connection, *arguments: Any) -> None:
+def serve_until_the_third(wire: Wire, *arguments: Any) -> None:
     """A process that maps, but for the third record: that one kills."""
     real = RecordMapper.map
 
@@ -152,7 +164,7 @@ def serve_until_the_third(connection: Connection, *arguments: Any) -> None:
         return real(self, given)
 
     RecordMapper.map = deadly  # type: ignore[method-assign, assignment]
-    mapping_pool._serve(connection, *arguments)
+    mapping_pool._serve(wire, *arguments)
 
 
 def test_only_the_record_that_kills_its_process_is_set_aside(
@@ -172,6 +184,93 @@ def test_a_process_that_hangs_is_killed(pool: MappingPool, monkeypatch: pytest.M
         child.suspend()
     parts = pool.begin(given)()
     assert [found.seq for part in parts for found in part.archived] == list(range(1, 13))
+
+
+def test_a_process_that_hangs_before_it_has_all_of_its_work_is_killed(
+    pool: MappingPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.begin(work(8))()
+    monkeypatch.setattr(mapping_pool, "_HANGS_S", 0.5)
+    monkeypatch.setattr(mapping_pool, "_HANGS_S_A_MIB", 1.0)
+    monkeypatch.setattr(mapping_pool, "_CHUNK_EVENTS", 10**6)
+    given = work(40)
+    assert sum(found.size for found in given.records) > 2**20, "more than a socket holds"
+    for child in children():
+        child.suspend()
+    parts = pool.begin(given)()
+    assert [found.seq for part in parts for found in part.archived] == list(range(1, 41))
+
+
+def serve_for_ever_at_the_third(wire: Wire, *arguments: Any) -> None:
+    """A process that maps, but comes to no end with the third record."""
+    real = RecordMapper.map
+
+    def endless(self: RecordMapper, given: Work) -> Mapped:
+        while any(found.header.seq == 3 for found in given.records):
+            time.sleep(0.1)
+        return real(self, given)
+
+    RecordMapper.map = endless  # type: ignore[method-assign, assignment]
+    mapping_pool._serve(wire, *arguments)
+
+
+def test_only_the_record_that_never_ends_is_set_aside(pool: MappingPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapping_pool, "_serve", serve_for_ever_at_the_third)
+    monkeypatch.setattr(mapping_pool, "_HANGS_S", 6.0)
+    parts = pool.begin(work(3))()
+    assert [found.seq for part in parts for found in part.archived] == [1, 2]
+    assert [(found.header.seq, fault.kind) for part in parts for found, fault in part.set_aside] == [(3, "Died")]
+
+
+def no_more_threads(monkeypatch: pytest.MonkeyPatch, refused: Callable[[threading.Thread], bool]) -> None:
+    """The machine gives no thread that is refused, as where the limit of the user or the container is reached."""
+    real = threading.Thread.start
+
+    def start(self: threading.Thread) -> None:
+        if refused(self):
+            raise RuntimeError("can't start new thread")
+        real(self)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+
+def test_without_a_thread_the_collector_maps_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector(Settings(data_dir=tmp_path, flush_events=100), processes=2)
+    collector.start()
+    bodies = renewed(BODY, 16)
+    try:
+        with monkeypatch.context() as crowded:
+            no_more_threads(crowded, lambda thread: thread.name == "mapping")
+            submit(collector, bodies[:8])
+            assert collector.trouble is None
+            assert not children()
+        monkeypatch.setattr(collector.flusher.pool, "_paused_until", 0.0)
+        submit(collector, bodies[8:])
+        assert children(), "they come when the machine has room again"
+    finally:
+        collector.stop()
+    assert Lake(tmp_path).read("calls").height == 2 * 8 * 60
+
+
+def test_one_thread_is_enough(pool: MappingPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_more_threads(monkeypatch, lambda _: any(found.name == "mapping" for found in threading.enumerate()))
+    parts = pool.begin(work(12))()
+    assert [found.seq for part in parts for found in part.archived] == list(range(1, 13))
+    assert len(parts) == 4
+    assert len(children()) == 1
+
+
+def test_a_collector_that_ends_without_a_thread_to_wait_waits_for_no_process(
+    pool: MappingPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = work(12)
+    pool.begin(given)()
+    for child in children():
+        child.suspend()
+    wait = pool.begin(given)
+    no_more_threads(monkeypatch, lambda thread: isinstance(thread, threading.Timer))
+    pool.retire()
+    assert [found.seq for part in wait() for found in part.archived] == list(range(1, 13))
 
 
 def serve_nobody(*_: Any) -> None:
@@ -195,7 +294,7 @@ def test_a_process_that_cannot_be_started_is_no_fault_of_the_records(
     def refused(*_: Any, **__: Any) -> Any:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(mapping_pool._CONTEXT, "Pipe", refused)
+    monkeypatch.setattr(Wire, "pair", refused)
     parts = pool.begin(work(8))()
     assert [found.seq for part in parts for found in part.archived] == list(range(1, 9))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collector import protocol_objects as shapes
 from collector.redact import Redactor
-from collector.redact_messages import redact_message
+from collector.redact_messages import redact_message, redact_plain
 from collector.redact_values import UserText, ValueRedactor
 from pickwise.settings import Settings
 
@@ -118,14 +118,13 @@ def test_messages_that_come_again_are_kept_as_if_they_were_new(
 
 def test_a_conversation_repeats_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     redacted = 0
-    real = redact_message
 
-    def counted(*given: Any) -> bool:
+    def counted(*given: Any) -> Any:
         nonlocal redacted
         redacted += 1
-        return real(*given)
+        return redact_plain(*given)
 
-    monkeypatch.setattr("collector.redact_values.redact_message", counted)
+    monkeypatch.setattr("collector.redact_values.redact_plain", counted)
     told: list[Any] = []
     redactor = values()
     for turn in range(20):

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from collector import rows as module
 from collector.facts import CallFact, Facts, SelectionFact
 from collector.lake import Lake
 from collector.redact import Redactor
-from collector.rows import Ledger, to_frame, to_frames, to_rows
+from collector.rows import Columns, Ledger, RowMaker, to_frame, to_frames, to_rows
 from collector.tables import TABLES
 from pickwise.events import MAX_CANDIDATES, Candidate, Feedback, Intent, Route, Selection, Shadow, StageMs
 from pickwise.settings import Settings
@@ -296,6 +297,108 @@ def test_calls_of_one_request_are_told_as_they_are_alone(arguments: list[Any], a
     alone = [rows(Facts(calls=[call]), "calls", allow_arguments=allowed)[0] for call in calls]
     names = ("args_digest", "args_keys", "arguments", "fact")
     assert [[row[name] for name in names] for row in together] == [[row[name] for name in names] for row in alone]
+
+
+@given(st.lists(st.dictionaries(st.text("ab"), st.text("a")), max_size=4), st.sampled_from([[], ["a"]]))
+def test_what_is_taken_out_of_the_same_arguments_counts_each_time(arguments: list[Any], allowed: list[str]) -> None:
+    redactor = Redactor(Settings(allow_arguments=allowed), b"k" * 32)
+    calls = [CallFact(skill_id="t", arguments=value) for value in arguments * 2]
+    to_rows("p", Facts(calls=calls), received_at=RECEIVED, source_request="r", redactor=redactor)
+    assert redactor.counts["argument"] == 2 * sum(name not in allowed for value in arguments for name in value)
+
+
+def test_invented_arguments_do_not_fill_the_memory() -> None:
+    maker = RowMaker("p", RECEIVED, "r", Redactor(Settings(), b"k" * 32), Ledger())
+    long = "x" * module._KEPT_BYTES
+    maker.rows(Facts(calls=[CallFact(skill_id="t", arguments={"a": f"{long}{number}"}) for number in range(10)]))
+    assert not maker._kept
+    many = [CallFact(skill_id="t", arguments={"a": number}) for number in range(2 * module._KEPT + 1)]
+    maker.rows(Facts(calls=many))
+    assert 0 < len(maker._kept) <= module._KEPT
+
+
+TABLE_OF: dict[type, str] = {
+    Selection: "selections",
+    SelectionFact: "selections",
+    CallFact: "calls",
+    Feedback: "feedback",
+    Route: "routes",
+}
+
+
+def facts_of(events: list[Any]) -> Facts:
+    facts = Facts()
+    for event in events:
+        getattr(facts, TABLE_OF[type(event)]).append(event)
+    return facts
+
+
+@pytest.mark.parametrize("kind", [SelectionFact, CallFact, Feedback, Route])
+def test_every_column_holds_the_field_of_its_name(kind: Any) -> None:
+    given: dict[str, Any] = {name: f"the {name}" for name in kind.__struct_fields__}
+    given |= {"time": 7_000, "ended_at": 9_000, "candidates": [], "stage_ms": None, "intent": None, "shadow": None}
+    given |= {"latency_ms": 1.5, "value": 2.5, "p99_ms": 3.5, "error_rate": 4.5, "arguments": None}
+    event = kind(**{name: value for name, value in given.items() if name in kind.__struct_fields__})
+    redactor, ledger = Redactor(Settings(), b"k" * 32), Ledger()
+    RowMaker("p", RECEIVED, "r", redactor, ledger).rows(facts_of([event]))
+    row = ledger.made[id(event)]
+    other = {"time", "ended_at", "candidates", "stage_ms", "arguments"}
+    same = [name for name in kind.__struct_fields__ if name in row and name not in other]
+    assert len(same) >= 13
+    assert {name: row[name] for name in same} == {name: getattr(event, name) for name in same}
+    assert (row["project"], row["time"], row["time_is_receipt"]) == ("p", 7, False)
+    assert "source_request" not in row
+    assert dict(row.items()).keys() == TABLES[TABLE_OF[kind]].keys() - {"date", *module.Receipt._fields}
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.lists(EVENTS, max_size=4), st.integers(1, 3)), max_size=3))
+def test_rows_of_many_requests_become_the_frame_that_they_are_as_dicts(requests: list[tuple[list[Any], int]]) -> None:
+    redactor = Redactor(Settings(), b"k" * 32)
+    columns = {table: Columns(table) for table in TABLE_OF.values()}
+    told: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLE_OF.values()}
+    for events, number in requests:
+        facts = facts_of(events)
+        received_at, name = RECEIVED + number, f"r{number}"
+        maker = RowMaker("p", received_at, name, redactor, Ledger())
+        for table, made in maker.rows(facts).items():
+            columns[table].add(made, maker.receipt)
+        rows_of = to_rows("p", facts, received_at=received_at, source_request=name, redactor=redactor)
+        for table, dicts in rows_of.items():
+            told[table] += dicts
+    for table, found in columns.items():
+        frame = found.frame()
+        assert frame.equals(to_frame(table, told[table]))
+        assert frame.schema == TABLES[table]
+        halves = [found.part(slice(1)).frame(), found.part(slice(1, None)).frame()]
+        assert pl.concat(halves).equals(frame)
+
+
+TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
+KINDS: dict[str, tuple[Any, Any]] = {
+    "query": (pl.String, TEXTS),
+    "time": (pl.Datetime("us", "UTC"), st.none() | st.integers(0, 2**53)),
+    "turn": (pl.Int64, st.none() | st.integers(-(2**63), 2**63 - 1)),
+    "latency_ms": (pl.Float64, st.none() | st.floats() | st.integers(0, 9)),
+    "ok": (pl.Boolean, st.none() | st.booleans()),
+    "picks": (pl.List(pl.String), st.none() | st.lists(TEXTS, max_size=2)),
+    "candidates": (
+        pl.List(pl.Struct({"skill_id": pl.String, "score": pl.Float64})),
+        st.none() | st.lists(st.fixed_dictionaries({"skill_id": TEXTS, "score": st.none() | st.floats()}), max_size=2),
+    ),
+}
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from(sorted(KINDS)), st.lists(st.integers(0, 2), max_size=6))
+def test_a_column_is_what_arrow_makes_of_its_values(data: st.DataObject, name: str, places: list[int]) -> None:
+    kind, one = KINDS[name]
+    distinct = data.draw(st.lists(one, min_size=3, max_size=3))
+    values = [distinct[place] for place in places]
+    made = module._series(name, kind, values)
+    general = pl.Series(name, pa.array(values, pl.Series(dtype=kind).to_arrow().type))
+    assert made.dtype == kind
+    assert made.equals(general, null_equal=True, check_dtypes=True, check_names=True)
 
 
 @given(st.lists(st.integers(1, 2**63 - 1), max_size=5))

@@ -236,13 +236,13 @@ def test_a_full_backlog_refuses_until_it_is_committed(tmp_path: Path) -> None:
 def test_a_full_disk_refuses_and_loses_nothing_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_wal(tmp_path)
     put(log, b"before")
-    real = os.write
+    real = os.writev
 
-    def full(fd: int, data: memoryview) -> int:
-        real(fd, data[:7])
+    def full(fd: int, parts: list[bytes]) -> int:
+        real(fd, [parts[0][:7]])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "writev", full)
     with pytest.raises(Overloaded, match="disk is full"):
         put(log, b"refused")
     monkeypatch.undo()
@@ -253,6 +253,20 @@ def test_a_full_disk_refuses_and_loses_nothing_acknowledged(tmp_path: Path, monk
     assert bodies_of(again.read(ALL, ALL)) == [b"before", b"after"]
     assert again.recovery.torn_bytes == 0
     again.close()
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 100_000])
+def test_a_disk_that_takes_little_at_a_time_gets_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    real = os.writev
+    monkeypatch.setattr(os, "writev", lambda fd, parts: real(fd, [b"".join(parts)[:at_once]]))
+    monkeypatch.setattr("collector.wal._PARTS_AT_ONCE", 3)
+    log = open_wal(tmp_path)
+    sent = [b"", b"a" * 50, b"", b"b" * 1000, b"c"]
+    put(log, *sent)
+    assert bodies_of(log.read(ALL, ALL)) == sent
+    log.close()
 
 
 def test_a_read_that_fails_loses_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

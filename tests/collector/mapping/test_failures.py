@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from collector.mapping.failures import classify, http_kind
+from collector.mapping.failures import classify, http_kind, is_error_result
 
 
 @pytest.mark.parametrize(
@@ -63,3 +65,19 @@ def test_classify(error_type: str, text: str, kind: str | None) -> None:
 )
 def test_http_kind(status: int, kind: str | None) -> None:
     assert http_kind(status) == kind
+
+
+@pytest.mark.parametrize(
+    ("result", "failed"),
+    [
+        ('{"isError": true}', True),
+        ('{"\\u0069sError": true}', True),
+        ('  {"isError": true}', True),
+        ('{"isError": false}', False),
+        ('{"content": "isError"}', False),
+        ("done", False),
+        ({"isError": True}, True),
+    ],
+)
+def test_a_result_says_itself_that_it_is_an_error(result: Any, failed: bool) -> None:
+    assert is_error_result(result) is failed
