@@ -7,7 +7,7 @@ crash between any two steps loses none and repeats none.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,8 +18,9 @@ import msgspec
 import polars as pl
 from filelock import FileLock
 
-from analytics.notify import Notification, Webhooks, host_of
+from analytics.notify import Notification, Webhooks, alert_id, host_of
 from analytics.rules import Rule
+from analytics.silences import standing
 from collector.control import Control
 from collector.lake import Lake
 
@@ -40,6 +41,8 @@ class Reading:
     value: float | None
     n: int
     note: str = ""
+    #: The one skill that it is about, where it is about one.
+    skill: str | None = None
 
 
 class Outgoing(msgspec.Struct):
@@ -50,24 +53,34 @@ class Outgoing(msgspec.Struct):
     notify: bool
     queued_at: datetime
     recorded: bool = False
-    #: Receivers that are done with: they took it, or refused it for good.
+    #: Receivers that are done with: they took it, refused it for good, or need not hear of it.
     done: list[str] = []
+    #: A silence keeps it back.
+    held: bool = False
 
 
 class AlertState(msgspec.Struct):
-    """Where one alert stands. ``clear_since``: the condition is gone, but not yet for long enough."""
+    """Where one alert stands. ``clear_since``: the condition is gone, but not yet for long enough. ``told``: the
+    receivers that took it when it fired, each as (alert id, URL)."""
 
     project: str
     rule: str
     group: str
     state: str
     started_at: datetime
+    #: What it was told with last; the end of an alert is told with the same.
+    severity: str = "warning"
     clear_since: datetime | None = None
     outgoing: list[Outgoing] = []
+    told: list[tuple[str, str]] = []
 
     @property
     def key(self) -> str:
         return f"{PREFIX}{self.project}/{self.rule}/{self.group}"
+
+    @property
+    def alert_id(self) -> str:
+        return alert_id(self.project, self.rule, self.group, self.started_at)
 
 
 def next_state(rule: Rule, alert: AlertState | None, breached: bool | None, now: datetime) -> str | None:
@@ -108,9 +121,12 @@ class AlertBook:
     def change(self, notification: Notification, now: datetime, notify: bool = True) -> None:
         """Enter the state that the notification tells, and keep it for recording and delivery."""
         found = self.find(notification.project, notification.rule, notification.group)
-        alert = found or AlertState(notification.project, notification.rule, notification.group, "", notification.time)
+        alert = found or AlertState(
+            notification.project, notification.rule, notification.group, "", notification.time, notification.severity
+        )
         alert.state = notification.state
         alert.started_at = notification.started_at
+        alert.severity = notification.severity
         alert.clear_since = None
         alert.outgoing = [*alert.outgoing, Outgoing(notification, notify, now)]
         self.alerts[alert.key] = alert
@@ -144,10 +160,21 @@ class AlertBook:
         for alert in list(self.alerts.values()):
             self.save(alert)
 
-    def deliver(self, webhooks: Webhooks, urls: Sequence[str], now: datetime) -> None:
-        """Post what each receiver still misses, oldest first; after a failure it rests, and its queue stays."""
+    def deliver(
+        self, webhooks: Webhooks, urls: Sequence[str], now: datetime, quiet: Collection[str] = (), only: str = ""
+    ) -> None:
+        """Post what each receiver still misses, of all rules or ``only`` of one, oldest first.
+
+        After a failure the receiver rests, and its queue stays. That an alert of the rules ``quiet``, or one that an
+        operator silenced, fires is kept back until that is over.
+        """
+        alerts = [alert for alert in self.alerts.values() if only in ("", alert.rule)]
+        self._hold(alerts, now, quiet)
         for url in urls:
-            for alert, out in self._queue(url):
+            for alert, out in _queue(alerts, url):
+                if _is_unheard(alert, out, url):
+                    self._drop(alert, out, url)
+                    continue
                 if webhooks.resting(url, now):
                     break
                 answer = webhooks.send(url, out.notification, now)
@@ -156,29 +183,58 @@ class AlertBook:
                     break
                 if not answer.delivered:
                     log.error("webhook %s: %s; given up for %s", host_of(url), answer.text, out.notification.rule)
+                elif out.notification.state == FIRING:
+                    alert.told.append((out.notification.alert_id, url))
                 out.done.append(url)
                 self.save(alert)
-        self._settle(urls, now)
+        self._settle(alerts, urls, now)
 
-    def _queue(self, url: str) -> list[tuple[AlertState, Outgoing]]:
-        waiting = [(alert, out) for alert in self.alerts.values() for out in alert.outgoing if out.notify]
-        missing = [pair for pair in waiting if pair[1].recorded and url not in pair[1].done]
-        return sorted(missing, key=lambda pair: (pair[1].notification.time, pair[0].key))
-
-    def _settle(self, urls: Sequence[str], now: datetime) -> None:
-        """Drop what every receiver has, and what none took for a day."""
-        for alert in list(self.alerts.values()):
-            alert.outgoing = [out for out in alert.outgoing if self._is_open(out, urls, now)]
+    def _hold(self, alerts: list[AlertState], now: datetime, quiet: Collection[str]) -> None:
+        silences = standing(self._control, now)
+        for alert in alerts:
+            what = alert.project, alert.rule, alert.group
+            is_silent = alert.rule in quiet or any(silence.covers(*what, now) for silence in silences)
+            for out in alert.outgoing:
+                if out.held and not is_silent:
+                    out.queued_at = now  # its day to be delivered begins
+                out.held = is_silent and out.notification.state == FIRING
             self.save(alert)
 
-    def _is_open(self, out: Outgoing, urls: Sequence[str], now: datetime) -> bool:
-        missing = [url for url in urls if url not in out.done] if out.notify else []
-        if out.recorded and not missing:
-            return False
-        if out.recorded and now - out.queued_at > GIVE_UP_AFTER:
-            log.error("alert %s: not delivered to %s within a day", out.notification.rule, host_of(missing[0]))
-            return False
-        return True
+    def _drop(self, alert: AlertState, over: Outgoing, url: str) -> None:
+        """Let the receiver hear neither of the end of an alert nor, any more, of the alert."""
+        for out in alert.outgoing:
+            if out.notification.alert_id == over.notification.alert_id and url not in out.done:
+                out.done.append(url)
+        self.save(alert)
+
+    def _settle(self, alerts: list[AlertState], urls: Sequence[str], now: datetime) -> None:
+        """Drop what every receiver has, and what none took for a day."""
+        for alert in alerts:
+            alert.outgoing = [out for out in alert.outgoing if _is_open(out, urls, now)]
+            open_ids = {alert.alert_id, *(out.notification.alert_id for out in alert.outgoing)}
+            alert.told = [(alert_id, url) for alert_id, url in alert.told if alert_id in open_ids]
+            self.save(alert)
+
+
+def _queue(alerts: list[AlertState], url: str) -> list[tuple[AlertState, Outgoing]]:
+    waiting = [(alert, out) for alert in alerts for out in alert.outgoing if out.notify and out.recorded]
+    missing = [(alert, out) for alert, out in waiting if url not in out.done and not out.held]
+    return sorted(missing, key=lambda pair: (pair[1].notification.time, pair[0].key))
+
+
+def _is_unheard(alert: AlertState, out: Outgoing, url: str) -> bool:
+    """Whether it tells that an alert is over of which the receiver was never told."""
+    return out.notification.state == RESOLVED and (out.notification.alert_id, url) not in alert.told
+
+
+def _is_open(out: Outgoing, urls: Sequence[str], now: datetime) -> bool:
+    missing = [url for url in urls if url not in out.done] if out.notify else []
+    if out.recorded and not missing:
+        return False
+    if out.recorded and not out.held and now - out.queued_at > GIVE_UP_AFTER:
+        log.error("alert %s: not delivered to %s within a day", out.notification.rule, host_of(missing[0]))
+        return False
+    return True
 
 
 @contextmanager

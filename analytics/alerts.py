@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import duckdb
 import polars as pl
 from filelock import Timeout
 
+from analytics import alert_links
 from analytics.alert_states import (
     FIRING,
     PENDING,
@@ -25,12 +25,15 @@ from analytics.alert_states import (
     locked,
     next_state,
 )
-from analytics.notify import Notification, Webhooks, link_base
+from analytics.metrics.declarations import BY_NAME
+from analytics.notify import Notification, Webhooks
 from analytics.query import MetricError, metric
-from analytics.rules import DEGRADED_FOR, SECONDS_SINCE_EVENT, SKILL_STATUS, Rule, load_rules
+from analytics.report import show
+from analytics.rules import DEGRADED_FOR, SECONDS_SINCE_EVENT, SKILL_STATUS, WATCHED, Rule, load_rules
 from analytics.tables import Tables
 from collector.control import Control
 from collector.lake import Lake
+from collector.lock import holder
 from pickwise.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -44,13 +47,14 @@ SELECT instance, epoch(ended_at) - epoch(time) AS seconds, ending, reason
 FROM degraded_spells_at($now::TIMESTAMPTZ) WHERE project = $project AND ended_at >= $start
 QUALIFY row_number() OVER (PARTITION BY instance ORDER BY time DESC) = 1
 """
+# An event came when it says, or when it was received, where that is later or its time still lies ahead: clocks differ.
 _ACTIVITY = """
 WITH events AS (
-    SELECT time FROM selections WHERE project = $project
-    UNION ALL SELECT time FROM calls WHERE project = $project
-    UNION ALL SELECT time FROM routes WHERE project = $project
+    SELECT time, received_at FROM selections WHERE project = $project AND time >= $start
+    UNION ALL SELECT time, received_at FROM calls WHERE project = $project AND time >= $start
+    UNION ALL SELECT time, received_at FROM routes WHERE project = $project AND time >= $start
 )
-SELECT max(time), count(*) FILTER (WHERE time >= $start) FROM events WHERE time < $end
+SELECT max(least(greatest(if(time > $now, received_at, time), received_at), $now)), count(*) FROM events
 """
 
 
@@ -58,6 +62,7 @@ SELECT max(time), count(*) FILTER (WHERE time >= $start) FROM events WHERE time 
 class _Moment:
     """One project at one evaluation."""
 
+    data_dir: Path
     connection: duckdb.DuckDBPyConnection
     project: str
     now: datetime
@@ -73,11 +78,11 @@ class Evaluator:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         link: str | None = None,
     ) -> None:
-        """Raises RuleError when the rules cannot be used. ``link``: base of the links, if not the settings' address."""
+        """Raises RuleError when the rules cannot be used. ``link``: URL of the dashboard, if not where settings say."""
         self._dir = Path(data_dir)
         self._settings = settings
         self._clock = clock
-        self._link = link or link_base(settings)
+        self._link = link or alert_links.dashboard_url(settings)
         self.rules = load_rules(settings.alert_rules)
         self._control = Control(self._dir)
         self._lake = Lake(self._dir)
@@ -99,21 +104,22 @@ class Evaluator:
                 book = AlertBook(self._control, self._lake)
                 told = [change for project in self._tables.projects() for change in self._project(book, project, now)]
                 book.record()
-                book.deliver(self._webhooks, self._settings.webhook_urls, now)
+                quiet = {rule.name for rule in self.rules if rule.is_quiet(now)}
+                book.deliver(self._webhooks, self._settings.webhook_urls, now, quiet)
                 return told
         except Timeout:
             log.info("alerts are being evaluated by another process")
             return []
 
     def _project(self, book: AlertBook, project: str, now: datetime) -> Iterable[Notification]:
-        moment = _Moment(self._tables.connect(), project, now)
-        last_event, _ = _activity(moment, now)
+        moment = _Moment(self._dir, self._tables.connect(), project, now)
+        last_event, _ = _activity(moment, max((rule.window for rule in self.rules), default=timedelta(0)))
         quiet_for = None if last_event is None else now - last_event
         for rule in self.rules:
             # A window without any event says nothing: no need to ask.
-            silent = quiet_for is None or quiet_for > rule.window
+            is_empty = quiet_for is None or quiet_for > rule.window
             try:
-                readings = [] if silent else read(rule, moment)
+                readings = [] if is_empty else read(rule, moment)
             except (MetricError, duckdb.Error):
                 # The other rules go on; this one keeps its states.
                 log.exception("rule %s cannot be evaluated for project %s", rule.name, project)
@@ -148,7 +154,7 @@ class Evaluator:
             if alert.state == RESOLVED:
                 continue
             is_news = alert.state == FIRING
-            change = _closing(alert, moment.now, f"{self._link}/v1/alerts?{urlencode({'project': alert.project})}")
+            change = _closing(alert, moment.now, alert_links.alerts(self._link, alert.project))
             book.change(change, moment.now, notify=is_news)
             if is_news:
                 yield change
@@ -172,7 +178,9 @@ class Evaluator:
             started_at=alert.started_at if alert is not None and is_open else moment.now,
             time=moment.now,
             message=_message(rule, reading, state, was_pending=alert is not None and alert.state == PENDING),
-            link=_link(self._link, rule, moment.project, start, moment.now),
+            link=alert_links.overview(self._link, moment.project, rule.window)
+            if reading.skill is None
+            else alert_links.skill(self._link, moment.project, reading.skill),
         )
 
 
@@ -191,7 +199,7 @@ def read(rule: Rule, moment: _Moment) -> list[Reading]:
         by=rule.groupings,
     )
     rows = [row for row in document["rows"] if all(str(row.get(k)) == wanted for k, wanted in rule.match.items())]
-    return [Reading(_group(rule.by, row), row.get(rule.field), int(row["n"])) for row in rows]
+    return [Reading(_group(rule.by, row), row.get(rule.field), int(row["n"]), skill=row.get("skill")) for row in rows]
 
 
 def _half_failures(rule: Rule, moment: _Moment) -> list[Reading]:
@@ -204,13 +212,17 @@ def _half_failures(rule: Rule, moment: _Moment) -> list[Reading]:
 
 
 def _silence(rule: Rule, moment: _Moment) -> list[Reading]:
-    last_event, n = _activity(moment, moment.now - rule.window)
-    return [] if last_event is None else [Reading("", (moment.now - last_event).total_seconds(), n)]
+    last_event, n = _activity(moment, rule.window)
+    if last_event is None:
+        return []
+    seconds = (moment.now - last_event).total_seconds()
+    is_deaf = rule.breached(seconds) and holder(moment.data_dir) is None
+    return [Reading("", seconds, n, "no collector runs on this data folder" if is_deaf else "")]
 
 
-def _activity(moment: _Moment, start: datetime) -> tuple[datetime | None, int]:
-    """The project's newest event before now, and how many there were since ``start``."""
-    parameters = {"project": moment.project, "start": start, "end": moment.now}
+def _activity(moment: _Moment, window: timedelta) -> tuple[datetime | None, int]:
+    """When the project's newest event of the window came, and how many there were."""
+    parameters = {"project": moment.project, "start": moment.now - window, "now": moment.now}
     ((newest, n),) = moment.connection.execute(_ACTIVITY, parameters).fetchall()
     return newest, int(n)
 
@@ -227,38 +239,40 @@ def raise_status_changes(book: AlertBook, project: str, changes: pl.DataFrame, n
             continue
         found = book.find(project, SKILL_STATUS, row["skill_id"])
         is_open = found is not None and found.state == FIRING
-        state = RESOLVED if row["status"] == "active" else FIRING
-        notification = _status_notification(
-            project, row, state, found.started_at if found and is_open else row["time"], link
-        )
+        notification = _status_notification(project, row, found if is_open else None, link)
         # A surge that turns out to be plain failing is recorded, but was told already.
         is_news = row["status"] != row["previous_status"] or row["reason"] == "held"
-        book.change(notification, now, notify=is_news and now - row["time"] <= NEWS_WITHIN)
+        notify = is_news and now - row["time"] <= NEWS_WITHIN
+        if found is not None and is_open and notification.severity != found.severity:
+            # Another severity is another alert: receivers know an alert by it too.
+            book.change(replace(notification, state=RESOLVED, severity=found.severity), now, notify)
+            notification = replace(notification, started_at=notification.time)
+        book.change(notification, now, notify)
         raised += 1
     return raised
 
 
-def _status_notification(
-    project: str, row: dict[str, Any], state: str, started_at: datetime, link: str
-) -> Notification:
+def _status_notification(project: str, row: dict[str, Any], open_alert: AlertState | None, link: str) -> Notification:
+    is_over = row["status"] == "active"
+    severity = "warning" if row["status"] == "degraded" else "info"
     evidence = json.loads(row["evidence"])
     calls, successes = evidence.get("calls", 0), evidence.get("successes", 0)
     return Notification(
         project=project,
         rule=SKILL_STATUS,
         group=row["skill_id"],
-        state=state,
-        severity="warning" if row["status"] == "degraded" else "info",
+        state=RESOLVED if is_over else FIRING,
+        severity=open_alert.severity if open_alert is not None and is_over else severity,
         metric="success_rate",
         value=successes / calls if calls else None,
         n=calls,
         window_from=datetime.fromisoformat(evidence["window"]["from"]),
         window_to=datetime.fromisoformat(evidence["window"]["to"]),
-        started_at=started_at,
+        started_at=row["time"] if open_alert is None else open_alert.started_at,
         time=row["time"],
         message=f"{row['skill_id']} is {row['status']} ({row['reason']}): {successes} of {calls} calls succeeded,"
         f" rollout fraction {row['rollout_fraction']:g}",
-        link=f"{link}/v1/skills/{quote(row['skill_id'])}?{urlencode({'project': project})}",
+        link=alert_links.skill(link, project, row["skill_id"]),
     )
 
 
@@ -268,7 +282,7 @@ def _closing(alert: AlertState, now: datetime, link: str) -> Notification:
         rule=alert.rule,
         group=alert.group,
         state=RESOLVED,
-        severity="info",
+        severity=alert.severity,
         metric="",
         value=None,
         n=0,
@@ -294,18 +308,8 @@ def _message(rule: Rule, reading: Reading, state: str, was_pending: bool) -> str
         return f"{subject}: over before it fired"
     if reading.value is None:
         return f"{subject}: {rule.metric} has no data (n = {reading.n})"
-    limit = (
-        f"{rule.comparison} {rule.threshold:g}"
-        if state != RESOLVED
-        else f"no longer {rule.comparison} {rule.threshold:g}"
-    )
+    unit = "s" if rule.metric in WATCHED else BY_NAME[rule.metric].unit
+    limit = f"{rule.comparison} {show(rule.threshold, unit)}"
+    standing = f"no longer {limit}" if state == RESOLVED else limit
     note = f"; {reading.note}" if reading.note else ""
-    return f"{subject}: {rule.metric} {reading.value:.4g} is {limit} (n = {reading.n}){note}"
-
-
-def _link(base: str, rule: Rule, project: str, start: datetime, end: datetime) -> str:
-    if rule.metric in {DEGRADED_FOR, SECONDS_SINCE_EVENT}:
-        return f"{base}/v1/alerts?{urlencode({'project': project})}"
-    window = {"project": project, "from": start.isoformat(), "to": end.isoformat()}
-    by = {"by": ",".join(rule.groupings)} if rule.groupings else {}
-    return f"{base}/v1/metrics/{rule.metric}?{urlencode(window | by)}"
+    return f"{subject}: {rule.metric} is {show(reading.value, unit)}, {standing} (n = {reading.n}){note}"

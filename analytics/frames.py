@@ -103,20 +103,6 @@ def alerts(connection: duckdb.DuckDBPyConnection, *, project: str = DEFAULT_PROJ
     )
 
 
-def weights(connection: duckdb.DuckDBPyConnection, *, project: str = DEFAULT_PROJECT) -> pl.DataFrame:
-    """The newest weights: the columns of the table `weights`, hottest skill first."""
-    return _frame(
-        connection,
-        """
-        select * exclude (project, date) from weights
-        where project = $project
-            and version = (select arg_max(version, time) from weights where project = $project)
-        order by heat desc nulls last, skill_id
-        """,
-        project=project,
-    )
-
-
 def _frame(connection: duckdb.DuckDBPyConnection, query: str, **parameters: Any) -> pl.DataFrame:
     frame = pl.from_arrow(connection.sql(query, params=parameters).to_arrow_table())
     assert isinstance(frame, pl.DataFrame)
@@ -125,8 +111,9 @@ def _frame(connection: duckdb.DuckDBPyConnection, query: str, **parameters: Any)
 
 Only = Literal["mismatch", "failed", "fallback"]
 _ONLY: dict[Only, str] = {
-    "mismatch": "(project, event_id) in (select (project, event_id) from mismatches"
-    " where top_skipped or off_list or corrected)",
+    "mismatch": "(project, event_id) in (select (m.project, m.event_id) from mismatches m"
+    " left join (from judgements where not from_judge) j using (project, event_id)"
+    " where m.top_skipped or m.off_list or m.corrected or label_disagrees(m.picked, j.expected))",
     "failed": "(project, event_id) in (select (project, selection_id) from calls where not ok)",
     "fallback": "fallback",
 }

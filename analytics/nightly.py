@@ -1,4 +1,5 @@
-"""The nightly job: portraits, implicit feedback and the status of every skill, for each day that needs it.
+"""The nightly job: portraits, implicit feedback, query clusters and the status of every skill, for days that need it;
+then chains, of all that is kept.
 
 Every step compares with what is stored and appends only what is new, so a run may be repeated, or die anywhere and be
 started again. Days that facts arrived for since the last run (late ones, imports, replays) are done again.
@@ -6,6 +7,7 @@ started again. Days that facts arrived for since the last run (late ones, import
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -16,14 +18,17 @@ from typing import Any
 
 import duckdb
 import polars as pl
+from deltalake.exceptions import DeltaError
 
-from analytics import implicit, portraits, status
+from analytics import chains, clusters, contamination, implicit, portraits, status
+from analytics.alert_links import dashboard_url
 from analytics.alert_states import AlertBook, locked
 from analytics.alerts import raise_status_changes
-from analytics.notify import Webhooks, link_base
+from analytics.notify import Webhooks
 from analytics.rules import SKILL_STATUS
 from analytics.status_rules import micros
 from analytics.tables import Tables
+from analytics.text_vectors import TextVectors, load_text_vectors
 from collector.control import Control
 from collector.lake import Lake
 from collector.tables import TABLES
@@ -68,7 +73,7 @@ class _Run:
     now: datetime
     control: Control
     lake: Lake
-    #: One state of the tables for all steps: none of them reads what another one writes.
+    #: One state of the tables for all steps but the last: none of them reads what another one writes.
     connection: duckdb.DuckDBPyConnection
     tell: Progress
 
@@ -115,17 +120,23 @@ def _run_project(run: _Run, only: date | None) -> dict[str, Any]:
     fingerprints = _fingerprints(run)
     days = [only] if only is not None else _due(run, fingerprints)
     run.tell(f"{len(days)} days to look at")
+    vectors = load_text_vectors(run.settings.embedder)
     found: dict[str, Any] = {
         "days": [day.isoformat() for day in days],
         "portraits": _portraits(run, days),
         "feedback": _feedback(run, days),
+        "queries": _clusters(run, vectors, only),
+        "similarities": _similarities(run, vectors, fingerprints, only),
         "status_changes": _statuses(run, days, follow=only is None),
+        "chains": _chains(run) if only is None else 0,
     }
+    _tidy(run)
     run.control.put(_memory_key(run.project), _memory(run, fingerprints, only))
     seconds = round(time.monotonic() - started, 3)
     run.tell(
-        f"{found['portraits']} portraits, {found['feedback']} pieces of feedback,"
-        f" {len(found['status_changes'])} status changes in {seconds:.1f} s"
+        f"{found['portraits']} portraits, {found['feedback']} pieces of feedback, {found['queries']} queries clustered,"
+        f" {found['similarities']} picks compared, {len(found['status_changes'])} status changes,"
+        f" {found['chains']} chains in {seconds:.1f} s"
     )
     return found | {"seconds": seconds}
 
@@ -158,6 +169,42 @@ def _feedback(run: _Run, days: list[date]) -> int:
     return rows.height
 
 
+def _clusters(run: _Run, vectors: TextVectors, only: date | None) -> int:
+    """Cluster new queries, of that day or of all, and name clusters; how many queries."""
+    of_project = pl.col("project") == run.project
+    stored = run.lake.select("clusters", of_project)
+    window = (_midnight(_FIRST_DAY), run.now) if only is None else (_midnight(only), run.end_of(only))
+    queries, grown = clusters.cluster(run.connection, stored, run.project, window, run.now, vectors)
+    placed = pl.concat([run.lake.select("query_clusters", of_project), queries])
+    named = clusters.renamed(run.connection, placed, pl.concat([stored, grown]), run.project, run.now)
+    clusters.write(run.lake, queries, grown, named)
+    return queries.height
+
+
+def _similarities(run: _Run, vectors: TextVectors, fingerprints: dict[str, str], only: date | None) -> int:
+    """Compare picks with their queries, of days that changed since that was done for all of them; how many picks."""
+    memory_key = f"similarities/{run.project}"
+    memory = run.control.get(memory_key) or {}
+    states = {date.fromisoformat(day): f"{content} {vectors.version}" for day, content in fingerprints.items()}
+    days = [day for day, state in states.items() if memory.get(day.isoformat()) != state and only in (None, day)]
+    rows, compared = contamination.compare(run.connection, run.project, days, run.now, vectors)
+    if rows.height:
+        run.lake.append("pick_similarities", rows)
+    kept = {day: state for day, state in memory.items() if day in fingerprints}
+    done = {day.isoformat(): states[day] for day in compared if day != run.now.date()}
+    run.control.put(memory_key, kept | done)
+    return rows.height
+
+
+def _tidy(run: _Run) -> None:
+    """Drop what the steps above no longer need; another process at the same files only puts it off."""
+    try:
+        clusters.tidy(run.connection, run.lake, run.project)
+        contamination.tidy(run.connection, run.lake, run.project)
+    except DeltaError as error:
+        log.warning("nightly %s: old rows are dropped the next time: %s", run.project, error)
+
+
 def _statuses(run: _Run, days: list[date], follow: bool) -> list[dict[str, Any]]:
     """Judge the days in order and record every change; with ``follow`` also quiet days until nothing is unsettled."""
     if not days:
@@ -188,6 +235,16 @@ def _statuses(run: _Run, days: list[date], follow: bool) -> list[dict[str, Any]]
     return [_told(change) for change in rows.iter_rows(named=True)]
 
 
+def _chains(run: _Run) -> int:
+    """Find the chains anew; whether they are feasible depends on the status that skills have just got."""
+    excluded = run.settings.excluded_environments
+    try:
+        return chains.renew(Tables(run.data_dir).connect(), run.lake, run.project, run.now, excluded)
+    except DeltaError as error:
+        log.warning("nightly %s: chains are written the next time: %s", run.project, error)
+        return 0
+
+
 def _with_quiet_days(judge: status.StatusJudge, days: list[date], run: _Run) -> Iterable[date]:
     """The days, and between them those on which time alone may change a status."""
     for day, following in zip(days, [*days[1:], run.now.date() + timedelta(days=1)], strict=True):
@@ -209,11 +266,11 @@ def _raise_alerts(run: _Run) -> None:
         return
     with locked(run.data_dir, ALERTS_WAIT_S):
         book = AlertBook(run.control, run.lake)
-        raise_status_changes(book, run.project, missing, run.now, link_base(run.settings))
+        raise_status_changes(book, run.project, missing, run.now, dashboard_url(run.settings))
         book.record()
         webhooks = Webhooks(run.settings.webhook_secret)
         try:
-            book.deliver(webhooks, run.settings.webhook_urls, run.now)
+            book.deliver(webhooks, run.settings.webhook_urls, run.now, only=SKILL_STATUS)
         finally:
             webhooks.close()
 
@@ -251,7 +308,8 @@ def _stretches(days: list[date]) -> list[tuple[date, date]]:
 
 def _told(change: dict[str, Any]) -> dict[str, Any]:
     names = ("skill_id", "previous_status", "status", "reason", "rollout_fraction")
-    return {name: change[name] for name in names} | {"time": change["time"].isoformat()}
+    evidence = json.loads(change["evidence"])
+    return {name: change[name] for name in names} | {"time": change["time"].isoformat(), "evidence": evidence}
 
 
 def _teller(project: str, progress: Progress | None) -> Progress:

@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 
+from analytics import alert_links
+from analytics.plain import plain
 from pickwise.events import derive_event_id
 from pickwise.settings import Settings
 
@@ -34,8 +37,17 @@ TIMEOUT_S = 5.0
 FIRST_REST = timedelta(seconds=10)
 LONGEST_REST = timedelta(minutes=30)
 
+#: Alertmanager takes an alert for over some minutes after it was last told of it, unless it was told when it ends. We
+#: tell once that it fires and once that it is over.
+UNTIL_TOLD = timedelta(days=365)
+
 SLACK = "slack+"
 ALERTMANAGER = "alertmanager+"
+
+
+def alert_id(project: str, rule: str, group: str, started_at: datetime) -> str:
+    """What names an alert from its first state to its last."""
+    return derive_event_id(project, rule, group, started_at.isoformat())
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,7 @@ class Notification:
     @property
     def alert_id(self) -> str:
         """The same for all states that one alert goes through."""
-        return derive_event_id(self.project, self.rule, self.group, self.started_at.isoformat())
+        return alert_id(self.project, self.rule, self.group, self.started_at)
 
     @property
     def delivery_id(self) -> str:
@@ -100,6 +112,8 @@ class Webhooks:
     """Posts notifications to receivers over one pool of connections."""
 
     def __init__(self, secret: str | None, pause: Callable[[float], None] = time.sleep) -> None:
+        # It writes the whole address of every request, and the path of a webhook is a secret.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
         self._secret = secret
         self._pause = pause
         self._client = httpx.Client(timeout=TIMEOUT_S, follow_redirects=False)
@@ -161,31 +175,54 @@ def shaped(url: str, notification: Notification) -> tuple[str, bytes]:
 
 
 def slack_text(notification: Notification) -> str:
-    return (
-        f"*{notification.state.upper()}* {notification.rule} {notification.group}".rstrip()
-        + f" in {notification.project} ({notification.severity})\n{notification.message}\n<{notification.link}|details>"
-    )
+    """Slack's text; what it would take for a mention or a link is escaped."""
+    of_what = f"{notification.rule} {notification.group}".rstrip()
+    lines = [
+        f"*{notification.state.upper()}* {_slack(of_what)} in {_slack(notification.project)} ({notification.severity})",
+        _slack(notification.message),
+        f"{_measured(notification)}",
+        f"<{_slack(notification.link)}|dashboard>",
+    ]
+    return "\n".join(lines)
+
+
+def _slack(text: str) -> str:
+    return escape(plain(text), quote=False)
+
+
+def _measured(notification: Notification) -> str:
+    value = "no value" if notification.value is None else f"value {notification.value:.4g}"
+    begin, end = (f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}" for time in _window(notification))
+    return f"{value}, n = {notification.n}, {begin} to {end} UTC"
+
+
+def _window(notification: Notification) -> tuple[datetime, datetime]:
+    return notification.window_from, notification.window_to
 
 
 def alertmanager_alert(notification: Notification) -> dict[str, Any]:
-    """One alert of Alertmanager's API v2 (POST /api/v2/alerts)."""
-    alert = {
+    """One alert of Alertmanager's API v2 (POST /api/v2/alerts). Its labels are the same from firing to resolved."""
+    begin, end = map(_iso, _window(notification))
+    value = {} if notification.value is None else {"value": f"{notification.value:.6g}"}
+    is_over = notification.state == "resolved"
+    return {
         "labels": {
             "alertname": notification.rule,
             "project": notification.project,
             "group": notification.group,
             "severity": notification.severity,
         },
-        "annotations": {"summary": notification.message},
+        "annotations": {"summary": notification.message, "n": str(notification.n), "window": f"{begin}/{end}"} | value,
         "startsAt": _iso(notification.started_at),
+        "endsAt": _iso(notification.time if is_over else notification.time + UNTIL_TOLD),
         "generatorURL": notification.link,
     }
-    return alert | ({"endsAt": _iso(notification.time)} if notification.state == "resolved" else {})
 
 
 def host_of(url: str) -> str:
-    """What may be logged of a webhook's URL: its path is often a secret."""
-    return urlsplit(url.removeprefix(SLACK).removeprefix(ALERTMANAGER)).netloc or "?"
+    """What may be logged of a webhook's URL: its path is often a secret, so is a password."""
+    target = urlsplit(url.removeprefix(SLACK).removeprefix(ALERTMANAGER))
+    return target.netloc.rpartition("@")[2] or "?"
 
 
 def test(settings: Settings) -> list[str]:
@@ -205,7 +242,7 @@ def test(settings: Settings) -> list[str]:
         started_at=now,
         time=now,
         message="This is a test of the webhook. Nothing is wrong.",
-        link=f"{link_base(settings)}/v1/alerts",
+        link=alert_links.alerts(alert_links.dashboard_url(settings), "default"),
     )
     webhooks = Webhooks(settings.webhook_secret)
     try:
@@ -220,11 +257,6 @@ def test(settings: Settings) -> list[str]:
 
 #: pytest collects functions of this name from modules that import it.
 test.__test__ = False  # type: ignore[attr-defined]
-
-
-def link_base(settings: Settings) -> str:
-    host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host
-    return f"http://{host}:{settings.http_port}"
 
 
 def _iso(value: datetime) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from analytics.confusion import confusions
 from analytics.tables import rows
 from pickwise.events import DEFAULT_PROJECT
 
@@ -42,15 +43,6 @@ _CALLED = f"""
 _KINDS = f"""
     select error_kind, count(*) as n from calls where {_WINDOW} and {_MEANT} and not ok
     group by 1 order by n desc, error_kind
-"""
-_CONFUSED_WITH = f"""
-    with passed_over as (
-        select project, event_id from candidates where {_WINDOW} and {_MEANT} and ranked and rank = 1 and not picked
-    )
-    select p.skill_id, count(*) as n
-    from mismatches m
-    semi join passed_over using (project, event_id), lateral (select unnest(m.picked, max_depth := 2)) p
-    group by 1 order by n desc, p.skill_id limit {_CONFUSED}
 """
 _TRIGGERED_BY = f"""
     with picked as (
@@ -101,8 +93,9 @@ def skill(
     ``entry`` (the registry's newest, None: not registered), ``impressions``, ``picks``, ``skips``, ``acceptance``,
     ``calls``, ``finished``, ``failed``, ``success`` (each rate with its 95 % interval, ``*_low`` and ``*_high``),
     ``error_kinds`` {kind: n}, ``latency_mean_ms`` and ``latency_p99_ms`` over ``latency_n`` calls, ``confused_with``
-    (what was picked when this skill stood at rank 1 and was not), ``triggers`` (the newest queries that picked it),
-    ``status``, ``weights`` (both newest, or None) and ``series`` (one row a day with events).
+    (of the ``first`` times that it led a ranked selection with a pick, ``skill_id`` was picked instead ``n`` times;
+    ``overlap`` of their descriptions), ``triggers`` (the newest queries that picked it), ``status``, ``weights`` (both
+    newest, or None) and ``series`` (one row a day with events).
     """
 
     def ask(query: str) -> list[dict[str, Any]]:
@@ -125,7 +118,10 @@ def skill(
         **ask(_SHOWN)[0],
         **ask(_CALLED)[0],
         "error_kinds": {row["error_kind"]: row["n"] for row in ask(_KINDS)},
-        "confused_with": ask(_CONFUSED_WITH),
+        "confused_with": [
+            {"skill_id": row["instead"], "n": row["n"], "first": row["first"], "overlap": row["overlap"]}
+            for row in confusions(connection, project, skill_id=skill_id, start=start, end=end, limit=_CONFUSED)
+        ],
         "triggers": ask(_TRIGGERED_BY),
         "status": _first(ask(_STATUS)),
         "weights": _first(ask(_WEIGHTS)),

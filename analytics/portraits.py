@@ -15,18 +15,20 @@ from collector.tables import TABLES
 MOST_CONFUSED = 10
 
 _DAY = "(time AT TIME ZONE 'UTC')::DATE"
+#: A bare name that only one entry bears is that entry.
+_MEANT = "coalesce(registry_skill_id, skill_id)"
 
 # Means are rounded to microseconds: the order of a parallel sum must not make a portrait look changed.
 # ``skipped`` is null for fixed menus, whose order says nothing.
 _IMPRESSIONS = f"""
-SELECT {_DAY} AS date, skill_id, count(*) AS impressions, count(*) FILTER (WHERE picked) AS picks,
-       count(*) FILTER (WHERE skipped) AS skips
+SELECT {_DAY} AS date, {_MEANT} AS skill_id, count(*) AS impressions,
+       count(*) FILTER (WHERE picked) AS picks, count(*) FILTER (WHERE skipped) AS skips
 FROM candidates
-WHERE project = $project AND list_contains($days, {_DAY}) AND time < $until
+WHERE project = $project AND list_contains($days, {_DAY}) AND time < $until AND NOT closing
 GROUP BY ALL
 """
 _CALLS = f"""
-SELECT {_DAY} AS date, coalesce(registry_skill_id, skill_id) AS skill_id, count(*) AS calls,
+SELECT {_DAY} AS date, {_MEANT} AS skill_id, count(*) AS calls,
        count(ok) AS finished, count(*) FILTER (WHERE NOT ok) AS failed,
        round(avg(latency_ms) FILTER (WHERE latency_ms >= 0), 3) AS latency_mean_ms,
        round(quantile_cont(latency_ms, 0.99) FILTER (WHERE latency_ms >= 0), 3) AS latency_p99_ms
@@ -36,7 +38,7 @@ GROUP BY ALL
 """
 _KINDS = f"""
 WITH counted AS (
-    SELECT {_DAY} AS date, coalesce(registry_skill_id, skill_id) AS skill_id, error_kind, count(*) AS n
+    SELECT {_DAY} AS date, {_MEANT} AS skill_id, error_kind, count(*) AS n
     FROM calls
     WHERE project = $project AND list_contains($days, {_DAY}) AND time < $until AND NOT ok
     GROUP BY ALL
@@ -48,7 +50,7 @@ FROM counted GROUP BY ALL
 # Two skills are confused when one was skipped for the other: ``lost`` counts what the other took, ``won`` the reverse.
 _CONFUSED = f"""
 WITH shown AS (
-    SELECT {_DAY} AS date, event_id, skill_id, picked, skipped, rank FROM candidates
+    SELECT {_DAY} AS date, event_id, {_MEANT} AS skill_id, picked, skipped, rank FROM candidates
     WHERE project = $project AND list_contains($days, {_DAY}) AND time < $until AND ranked
 ),
 duels AS (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,6 +13,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from analytics.metrics.declarations import BY_NAME
+from analytics.silences import Hours, parse_hours
 
 Comparison = Literal[">", ">=", "<", "<="]
 Severity = Literal["info", "warning", "critical"]
@@ -33,7 +34,8 @@ class RuleError(ValueError):
     """A rules file that cannot be used; one line a mistake, each with file, line and what was expected."""
 
 
-def _duration(value: Any) -> timedelta:
+def parse_duration(value: Any) -> timedelta:
+    """``30s``, ``5m``, ``2h`` or ``1d``. Raises ValueError."""
     if isinstance(value, timedelta):
         return value
     found = _DURATION.match(value) if isinstance(value, str) else None
@@ -57,7 +59,11 @@ def _name(value: str) -> str:
     return value
 
 
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
+def _hours(value: Any) -> Hours:
+    return value if isinstance(value, Hours) else parse_hours(str(value))
+
+
+Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
 
 
 class Rule(BaseModel):
@@ -70,7 +76,7 @@ class Rule(BaseModel):
     metric: Annotated[str, AfterValidator(_metric)]
     by: list[str] = Field([], description="groupings of the metric; each group has its own state")
     match: dict[str, str] = Field({}, description="only the groups that bear these values, by grouping")
-    field: Literal["value", "p50", "p95", "p99"] = Field("value", description="which number of the metric's rows")
+    field: Literal["value", "p50", "p95", "p99", "rbo"] = Field("value", description="which number of a metric's row")
     window: Annotated[Duration, Field(gt=timedelta(0), description="how far back the metric looks")]
     comparison: Comparison
     threshold: float
@@ -81,6 +87,9 @@ class Rule(BaseModel):
     min_n: int = Field(1, ge=1, description="observations below which a value counts as no data")
     no_data: Literal["ok", "keep"] = Field("ok", description="without data the condition is gone, or as it was")
     severity: Severity
+    silence: list[Annotated[Hours, BeforeValidator(_hours)]] = Field(
+        [], description="hours of UTC in which nobody is told that it fires"
+    )
 
     def breached(self, value: float) -> bool:
         return {
@@ -89,6 +98,9 @@ class Rule(BaseModel):
             "<": value < self.threshold,
             "<=": value <= self.threshold,
         }[self.comparison]
+
+    def is_quiet(self, at: datetime) -> bool:
+        return any(hours.cover(at) for hours in self.silence)
 
     @property
     def groupings(self) -> list[str]:

@@ -1,58 +1,29 @@
 """The tables that users see, folded in DuckDB from the facts of the lake (docs/tables.md, docs/architecture.md).
 
-DuckDB holds no file of ours: each state of the lake is folded once into an in-memory database that all connections of
-the process share; when the lake has moved on, the next ``connect`` builds a new one, and the old one goes with its
-last connection.
+DuckDB holds no file of ours: what no segment holds of a state of the lake is folded once into a database in memory
+that all connections of the process share. When the lake has moved on, the next ``connect`` builds a new one, and the
+old one goes with its last connection.
 """
 
 from __future__ import annotations
 
-import tempfile
+import logging
 import threading
 from collections import OrderedDict
-from importlib.resources import files
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from analytics import labels_imported
+from analytics.database import literal, open_database
+from analytics.fold import LAST_STEPS, drop_tables, run_steps
+from analytics.folded import fold
+from analytics.segments import SEGMENT_TABLES, SegmentStore
+from analytics.settle import Settling, settle, unsettled_bytes
 from collector.lake import Lake
-from collector.tables import TABLES
 
-#: What is built, in order: each file of ``sql/views`` uses only what stands before it.
-VIEWS = (
-    "inner_turns",
-    "steps",
-    "searches",
-    "selection_base",
-    "runs",
-    "retrievals",
-    "rankings",
-    "asides",
-    "skills",
-    "registry_names",
-    "offers",
-    "call_facts",
-    "call_asides",
-    "call_selections",
-    "proxied_calls",
-    "call_spans",
-    "call_keys",
-    "call_retold",
-    "call_groups",
-    "call_rows",
-    "calls",
-    "picks",
-    "selections",
-    "candidates",
-    "feedback",
-    "mismatches",
-    "routes",
-    "degraded_spells",
-    "jobs",
-)
-#: Those that are for selection facts with a role: without any, planning them would take as long as a small fold.
-FOR_ROLES = frozenset({"inner_turns", "runs", "retrievals", "rankings", "asides", "call_asides", "call_retold"})
 #: The tables of docs/tables.md; all others are steps and are dropped.
 PUBLIC = (
     "selections",
@@ -60,24 +31,27 @@ PUBLIC = (
     "calls",
     "feedback",
     "mismatches",
+    "labels",
+    "judgements",
     "skills",
     "routes",
     "portraits",
+    "query_clusters",
+    "pick_similarities",
+    "chains",
     "skill_status",
     "alerts",
     "weights",
     "models",
 )
+#: What stays besides, for views that are worked out when they are asked for.
+_KEPT = frozenset({*PUBLIC, "fact_labels", "registry_names", "masks", *(f"folded_{table}" for table in SEGMENT_TABLES)})
 #: Folded data folders kept in memory: a service has one, tests have many.
 _KEPT_FOLDERS = 2
-_MEMORY_LIMIT = "2GB"
-_THREADS = 2
+#: So many bytes of unsettled facts, some 300,000, are settled before they are read.
+_MUCH_BYTES = 32 * 2**20
 
-_HAS_ROLES = "select exists (from fact_selections where role is not null)"
-_READ = (
-    "read_parquet($files, hive_partitioning = true, hive_types = {'project': VARCHAR, 'date': DATE},"
-    " union_by_name = true)"
-)
+log = logging.getLogger(__name__)
 
 
 class SqlError(ValueError):
@@ -85,23 +59,20 @@ class SqlError(ValueError):
 
 
 class _Folded:
-    """The in-memory database of one state of the lake."""
+    """The in-memory database of one state of the lake, its segments and the imported labels."""
 
-    def __init__(self, lake: Lake, versions: dict[str, int]) -> None:
+    def __init__(self, data_dir: Path, lake: Lake, versions: dict[str, Any]) -> None:
         self.versions = versions
-        self.database = duckdb.connect(
-            ":memory:",
-            config={
-                "threads": _THREADS,
-                "memory_limit": _MEMORY_LIMIT,
-                "temp_directory": str(Path(tempfile.gettempdir()) / "pickwise-duckdb"),
-            },
-        )
-        self.database.execute("set TimeZone = 'UTC'; set enable_progress_bar = false")
-        for table in TABLES:
-            _load(self.database, table, lake.files(table))
-        fold(self.database)
-        # From here on a query sees these tables and nothing else of the machine.
+        self.database = open_database()
+        store = SegmentStore(data_dir)
+        self.database.register("labels", labels_imported.imported(data_dir).to_arrow())
+        self.database.execute("create table fact_labels as from labels")
+        self.database.unregister("labels")
+        fold(self.database, lake, store)
+        run_steps(self.database, LAST_STEPS)
+        drop_tables(self.database, kept=_KEPT)
+        # From here on a query sees these tables, the segments behind them, and nothing else of the machine.
+        self.database.execute(f"set allowed_directories = [{literal(store.root)}]")
         self.database.execute("set enable_external_access = false; set lock_configuration = true")
 
 
@@ -110,18 +81,32 @@ class _Folder:
 
     def __init__(self, data_dir: Path) -> None:
         self._lock = threading.Lock()
+        self._data_dir = data_dir
         self._lake = Lake(data_dir)
+        self._store = SegmentStore(data_dir)
         self._folded: _Folded | None = None
 
     def current(self) -> _Folded:
         with self._lock:
-            versions = self._lake.versions()
+            versions = self._versions()
             if self._folded is None or self._folded.versions != versions:
+                self._settle_much()
+                versions = self._versions()
                 try:
-                    self._folded = _Folded(self._lake, versions)
+                    self._folded = _Folded(self._data_dir, self._lake, versions)
                 except duckdb.IOException:  # files went while they were read: a session was forgotten
-                    self._folded = _Folded(self._lake, self._lake.versions())
+                    self._folded = _Folded(self._data_dir, self._lake, self._versions())
             return self._folded
+
+    def _settle_much(self) -> None:
+        """More facts than memory is for are settled first, unless another process is at it."""
+        if unsettled_bytes(self._lake, self._store) >= _MUCH_BYTES:
+            with suppress(Settling):
+                settle(self._data_dir, log.info)
+
+    def _versions(self) -> dict[str, Any]:
+        of_labels, of_segments = labels_imported.revision(self._data_dir), self._store.generation()
+        return self._lake.versions() | {"labels": of_labels, "segments": of_segments}
 
 
 _folders: OrderedDict[Path, _Folder] = OrderedDict()
@@ -183,27 +168,3 @@ def rows(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     """All rows of an executed query, each an object by column name."""
     names = [column[0] for column in result.description or []]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-
-
-def _load(database: duckdb.DuckDBPyConnection, table: str, paths: list[str]) -> None:
-    """The lake's table as ``fact_TABLE``, with all columns of its schema also where old files lack some."""
-    database.register("empty", TABLES[table].to_frame().to_arrow())
-    try:
-        stored = f" union all by name from {_READ}" if paths else ""
-        database.execute(f"create table fact_{table} as from empty{stored}", {"files": paths} if paths else {})
-    finally:
-        database.unregister("empty")
-
-
-def fold(database: duckdb.DuckDBPyConnection) -> None:
-    """Turn the tables ``fact_TABLE`` into the tables of docs/tables.md, and drop all others."""
-    sql = files("analytics") / "sql"
-    database.execute((sql / "macros.sql").read_text())
-    (has_roles,) = database.execute(_HAS_ROLES).fetchall()[0]
-    for view in VIEWS:
-        if view in FOR_ROLES and not has_roles:
-            continue
-        database.execute((sql / "views" / f"{view}.sql").read_text())
-    for (table,) in database.execute("select table_name from duckdb_tables()").fetchall():
-        if table not in PUBLIC:
-            database.execute(f"drop table {table}")

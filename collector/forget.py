@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from collector.archived import ArchivedItem, ArchivedRequest, Item
+from collector.forget_queries import QUERY_TABLES, forget_queries
 from collector.mapping.conversation import from_json
 from collector.mapping.origin import origin_of
 from collector.operations import ForgetRequest, PendingRequest
@@ -68,10 +69,12 @@ class Forget:
         yield from self._clean_archive()
         self._drop_letters()
         self._drop_damaged()
+        forget_queries(self._stores.lake, self._rows, self._request.project, self._request.selections)
+        yield
         for table in SessionRows.TABLES:
             self._remove_rows(table)
             yield
-        for table in FACT_TABLES:
+        for table in (*FACT_TABLES, *QUERY_TABLES):
             self._stores.lake.purge(table)
             yield
 

@@ -35,8 +35,10 @@ _WORTH_EVENTS = 1_000
 #: What one process maps at once, so that several share a batch.
 _CHUNK_EVENTS = 1_000
 _CHUNK_BYTES = 4 * 2**20
-#: More takes some hundred MiB to map: one process does so at a time, and is ended after it to give them back.
+#: More takes some hundred MiB to map: one process does so at a time, and is ended after it to give them back. An event
+#: takes 2 KiB, however short it was said.
 _HEAVY_BYTES = 8 * 2**20
+_HEAVY_EVENTS = 50_000
 _NICENESS = 10
 _IDLE_S = 300.0
 #: How long the end of the collector waits for a process that has work.
@@ -163,7 +165,7 @@ class MappingPool:
 
     def _map(self, work: Work) -> list[Mapped]:
         """The result of some process; empty where it died."""
-        is_heavy = sum(record.size for record in work.records) > _HEAVY_BYTES
+        is_heavy = _is_heavy(work)
         with self._heavy if is_heavy else nullcontext():
             return self._map_by(self._free.get(), work, ends=is_heavy)
 
@@ -258,6 +260,11 @@ class _Process:
         with suppress(OSError):  # it may be gone already
             os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS)
         return ours
+
+
+def _is_heavy(work: Work) -> bool:
+    size = sum(record.size for record in work.records)
+    return size > _HEAVY_BYTES or sum(record.header.events for record in work.records) > _HEAVY_EVENTS
 
 
 def _chunks(work: Work) -> Iterator[list[Record]]:

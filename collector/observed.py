@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
+import msgspec
 import polars as pl
 
 from collector.facts import Offer, OfferedSkill, SelectionFact
@@ -23,8 +24,8 @@ logger = logging.getLogger(__name__)
 
 #: Invented ids must not fill the memory: what a project offers beyond this is not learned.
 MAX_SKILLS = 200_000
-#: Definitions that are masked once.
-_KEPT = 8_192
+#: Definitions that are masked once, and the characters of their JSON: decoded they take up to 22 times as much.
+_KEPT, _KEPT_CHARS = 8_192, 2 * 2**20
 #: What is known of a skill, by field.
 Entry = dict[str, object]
 #: What an offer by name alone says.
@@ -64,7 +65,7 @@ class ObservedSkills:
         self._redactor = redactor
         self._projects: dict[str, dict[str, _Known]] = {}
         #: Masked definitions with their hash, by the hash of what was offered.
-        self._masked: Remembered[tuple[str], tuple[Entry, str]] = Remembered(_KEPT)
+        self._masked: Remembered[tuple[str], tuple[Entry, str]] = Remembered(_KEPT, _KEPT_CHARS)
 
     @classmethod
     def of_rows(cls, rows: pl.DataFrame, redactor: Redactor) -> ObservedSkills:
@@ -109,7 +110,7 @@ class ObservedSkills:
         if found is None:
             masked: Entry = {name: masked_value(value, self._redactor) for name, value in entry.items()}
             found = masked, entry_fact("upsert", masked)
-            self._masked.keep(key, found)
+            self._masked.keep(key, found, weight=len(msgspec.json.encode(masked)))
         return found
 
     def _bare(self, project: str, skill_id: str, time: int) -> list[SkillChange]:

@@ -22,7 +22,6 @@ _MAX_LABEL = 512
 #: Labels that something was masked in, and menus: so many are remembered.
 _MASKED = 1_024
 _MENUS = 256
-_MAX_MENU = 256 * 1024
 _MAX_DEPTH = 64
 #: Messages that are remembered; and the characters of a list of them beyond which ``from_json`` may refuse it.
 _MESSAGES = 8_192
@@ -69,7 +68,7 @@ class ValueRedactor:
         #: Labels in which nothing is to be masked, as in nearly all.
         self.clean_labels: set[str] = set()
         self._masked_label = lru_cache(_MASKED)(redactor.text)
-        self._definitions = lru_cache(_MENUS)(self._masked_definitions)
+        self._definitions: Remembered[tuple[str], tuple[str | None, bool]] = Remembered(_MENUS)
         self._messages: Remembered[tuple[bytes], KnownMessage] = Remembered(_MESSAGES)
 
     def label(self, value: Any) -> Any:
@@ -245,8 +244,11 @@ class ValueRedactor:
     def definitions(self, value: Any) -> Any:
         """Tool definitions with their texts masked; None where the value holds anything else."""
         if isinstance(value, str):
-            mask = self._definitions if len(value) <= _MAX_MENU else self._masked_definitions
-            kept, was_masked = mask(value)
+            found = self._definitions.get((value,))
+            if found is None:
+                found = self._masked_definitions(value)
+                self._definitions.keep((value,), found)
+            kept, was_masked = found
             self.has_masked_label |= was_masked
             return kept
         if isinstance(value, list):

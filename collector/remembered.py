@@ -19,16 +19,19 @@ _WORDS, _WORD = 1_024, 128
 class Remembered(dict[K, V]):
     """Reads are those of a plain dictionary, so a hit costs one look. Full, it is emptied and begins anew."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, max_text: int | None = None) -> None:
+        """``max_text``: characters of all keys together; few for values that take many times as much room."""
         super().__init__()
         self._size = size
+        self._max_text = max_text
         self._text = 0
 
-    def keep(self, key: K, value: V) -> None:
-        text = sum(map(_length, key))
+    def keep(self, key: K, value: V, weight: int | None = None) -> None:
+        """``weight``: characters that count in place of the key's, where the value was made of more."""
+        text = sum(map(_length, key)) if weight is None else weight
         if text > _MAX_KEY:
             return
-        if len(self) >= self._size or self._text + text > _MAX_TEXT:
+        if len(self) >= self._size or self._text + text > (self._max_text or _MAX_TEXT):
             self.clear()
             self._text = 0
         self._text += text

@@ -13,43 +13,19 @@ from typing import Any, Literal
 
 import jsonschema
 import msgspec
-import numpy as np
 
-from pickwise.text import terms
+from collector.confusable import Entry, confusable_pairs, fold_name
+from collector.wording import abstract_phrase, lists_values, says_not_for, says_when
 
 Severity = Literal["error", "warning"]
-Entry = dict[str, Any]
 
 MAX_DESCRIPTION_WORDS = 200
 MAX_SCHEMA_TOKENS = 1_000
 MIN_EXAMPLES = 2
-#: Two descriptions that share this part of their terms are confusable; the most similar pairs are reported.
-MIN_OVERLAP = 0.6
-MAX_PAIRS = 50
-#: Shorter descriptions share terms by chance.
-_MIN_TERMS = 4
-_CHUNK = 512
-
-_ABSTRACT = re.compile(
-    r"\b(miscellaneous|and (?:so on|more)|etc|stuff|things|anything|everything|general[- ]purpose|generic|"
-    r"helper|helps? (?:you|with)|deals? with|(?:handles?|manages?|processes) (?:all|any|requests?|data|tasks?|it))\b"
-    r"|各种|各类|等等|相关操作|通用|一些",
-    re.IGNORECASE,
-)
-_TRIGGER = re.compile(
-    r"\b(when|whenever|if|use (?:this|it|for|to)|used (?:for|to)|call this|in case|asks?|wants?|needs?)\b"
-    r"|当|如果|若|用于|适用|需要|时使用|场景",
-    re.IGNORECASE,
-)
-_ALTERNATIVES = re.compile(
-    r"\b(?:one of|either|allowed values?|possible values?|valid (?:values?|options?)|options? (?:are|is)|choose from)\b"
-    r"|(?:['\"`][\w -]+['\"`]\s*(?:,|/|\||or|and)\s*)+['\"`][\w -]+['\"`]|\b\w+\s*\|\s*\w+\b"
-    r"|可选值|取值|可选项|之一",
-    re.IGNORECASE,
-)
 _DRAFT_7 = jsonschema.Draft7Validator(jsonschema.Draft7Validator.META_SCHEMA)
 _WORD = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\W\u3400-\u9fff\uf900-\ufaff]+")
-_SEPARATORS = re.compile(r"[\W_]+")
+#: What holds a string to certain values.
+_FIXED = ("enum", "const", "pattern", "format", "$ref", "allOf")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -63,16 +39,17 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def review(entries: Sequence[Entry], concerning: Collection[str] | None = None) -> list[Finding]:
-    """Findings over the entries of one registry, rule by rule; ``concerning`` limits them to those skill ids."""
+    """Findings over the entries of one registry, errors first, then rule by rule.
+
+    ``concerning`` limits them to those skill ids.
+    """
     wanted = [entry for entry in entries if concerning is None or entry["skill_id"] in concerning]
-    findings = [finding for rule in _ENTRY_RULES for entry in wanted for finding in rule(entry)]
-    compared = [finding for rule in _REGISTRY_RULES for finding in rule(entries)]
-    return findings + [f for f in compared if concerning is None or f.skill_id in concerning]
-
-
-def fold_name(name: str) -> str:
-    """A name without case and separators: what makes two names look the same to a model."""
-    return _SEPARATORS.sub("", name).casefold()
+    findings = [finding for rule in _REGISTRY_RULES for finding in rule(entries, concerning)]
+    findings += [finding for rule in _ENTRY_RULES for entry in wanted for finding in rule(entry)]
+    return sorted(
+        (finding for finding in findings if concerning is None or finding.skill_id in concerning),
+        key=lambda finding: finding.severity,
+    )
 
 
 def estimated_tokens(schema: object) -> int:
@@ -100,24 +77,25 @@ def _long_description(entry: Entry) -> Iterator[Finding]:
 
 
 def _abstract_wording(entry: Entry) -> Iterator[Finding]:
-    found = _ABSTRACT.search(_description(entry))
-    if found:
+    phrase = abstract_phrase(_description(entry))
+    if phrase is not None:
         yield _finding(
             "warning",
             "abstract_wording",
             entry,
             "description",
-            f"says {found[0]!r}, which tells no skill from another; name the action and the object",
+            f"says {phrase!r}, which tells no skill from another; name the action and the object",
         )
 
 
 def _no_trigger(entry: Entry) -> Iterator[Finding]:
-    if not entry.get("trigger_phrases") and not _TRIGGER.search(_description(entry)):
+    description = _description(entry)
+    if description.strip() and not entry.get("trigger_phrases") and not says_when(description):
         yield _finding("warning", "no_trigger", entry, "trigger_phrases", "says what it does but not when to pick it")
 
 
 def _no_exclusion(entry: Entry) -> Iterator[Finding]:
-    if not entry.get("not_for"):
+    if not entry.get("not_for") and not says_not_for(_description(entry)):
         yield _finding("warning", "no_not_for", entry, "not_for", "does not say what it is not for")
 
 
@@ -150,7 +128,7 @@ def _schema_problem(encoded: bytes) -> str | None:
             return None
         jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator).check_schema(schema)
     except jsonschema.SchemaError as error:
-        return error.message
+        return f"{error.message} (at {error.json_path})"
     except RecursionError:
         return "it is nested too deep to be checked"
     return None
@@ -170,8 +148,9 @@ def _large_schema(entry: Entry) -> Iterator[Finding]:
 
 
 def _missing_enums(entry: Entry) -> Iterator[Finding]:
-    for path, parameter in _parameters(entry.get("parameters_schema"), ""):
-        if _is_free_string(parameter) and _ALTERNATIVES.search(str(parameter.get("description", ""))):
+    schema = entry.get("parameters_schema")
+    for path, parameter in _parameters(schema, _References(schema)):
+        if _is_free_string(parameter) and lists_values(str(parameter.get("description", ""))):
             yield _finding(
                 "warning",
                 "string_not_enum",
@@ -181,75 +160,87 @@ def _missing_enums(entry: Entry) -> Iterator[Finding]:
             )
 
 
-def _alike_names(entries: Sequence[Entry]) -> Iterator[Finding]:
+def _alike_names(entries: Sequence[Entry], _concerning: Collection[str] | None) -> Iterator[Finding]:
+    """Each entry whose name another one has, or has but for case and separators."""
     by_fold: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         by_fold[fold_name(_name(entry))].append(entry)
     for alike in by_fold.values():
-        for entry in alike[1:]:
-            first = next((other for other in alike if _name(other) == _name(entry)), alike[0])
-            if first is not entry:
-                message = f"has the same name {_name(entry)!r} as {first['skill_id']!r}"
+        for entry in alike if len(alike) > 1 else ():
+            others = [other for other in alike if other is not entry]
+            same = next((other for other in others if _name(other) == _name(entry)), None)
+            if same is not None:
+                message = f"has the same name {_name(entry)!r} as {same['skill_id']!r}"
                 yield _finding("error", "duplicate_name", entry, "name", message)
             else:
-                message = f"has the name {_name(entry)!r}, which looks like {_name(alike[0])!r} of " + repr(
-                    alike[0]["skill_id"]
+                message = f"has the name {_name(entry)!r}, which looks like {_name(others[0])!r} of " + repr(
+                    others[0]["skill_id"]
                 )
                 yield _finding("warning", "near_duplicate_name", entry, "name", message)
 
 
-def _overlapping_descriptions(entries: Sequence[Entry]) -> Iterator[Finding]:
-    for similarity, left, right in confusable_pairs(entries):
+def _overlapping_descriptions(entries: Sequence[Entry], concerning: Collection[str] | None) -> Iterator[Finding]:
+    for similarity, left, right in confusable_pairs(entries, concerning=concerning):
         for entry, other in ((left, right), (right, left)):
             yield _finding(
                 "warning",
                 "overlapping_description",
                 entry,
                 "description",
-                f"shares {similarity:.0%} of its description's terms with {other['skill_id']!r}; "
-                "say what sets them apart",
+                f"shares {similarity:.0%} of its description's terms (rare ones count more) with "
+                f"{other['skill_id']!r}; say what sets them apart",
             )
 
 
-def confusable_pairs(
-    entries: Sequence[Entry], minimum: float = MIN_OVERLAP, limit: int = MAX_PAIRS
-) -> list[tuple[float, Entry, Entry]]:
-    """The pairs whose descriptions are most alike, best first: Jaccard index |A ∩ B| ÷ |A ∪ B| of their term sets."""
-    bags = [set(terms(_description(entry))) for entry in entries]
-    kept = [index for index, bag in enumerate(bags) if len(bag) >= _MIN_TERMS]
-    if len(kept) < 2:
-        return []
-    # Imported here: a collector that reviews no registry starts without it.
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    matrix = CountVectorizer(analyzer=sorted, binary=True).fit_transform([bags[index] for index in kept])
-    sizes = np.asarray(matrix.sum(axis=1)).ravel()
-    pairs: list[tuple[float, int, int]] = []
-    for start in range(0, len(kept), _CHUNK):
-        shared = (matrix[start : start + _CHUNK] @ matrix.T).tocoo()
-        rows, columns = shared.row + start, shared.col
-        jaccard = shared.data / (sizes[rows] + sizes[columns] - shared.data)
-        alike = np.flatnonzero((jaccard >= minimum) & (columns > rows))
-        pairs.extend((float(jaccard[at]), kept[rows[at]], kept[columns[at]]) for at in alike)
-    pairs.sort(key=lambda pair: (-pair[0], pair[1], pair[2]))
-    return [(similarity, entries[left], entries[right]) for similarity, left, right in pairs[:limit]]
-
-
-def _parameters(schema: object, prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every described parameter of a JSON Schema with its path, also inside objects and arrays."""
-    if not isinstance(schema, dict):
-        return
-    properties = schema.get("properties")
+def _parameters(schema: object, references: _References, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every described parameter of a JSON Schema with its path, also inside objects, arrays, choices and references."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
     for name, parameter in (properties if isinstance(properties, dict) else {}).items():
-        if isinstance(parameter, dict):
-            yield prefix + name, parameter
-            yield from _parameters(parameter, f"{prefix}{name}.")
-            yield from _parameters(parameter.get("items"), f"{prefix}{name}[].")
+        if not isinstance(parameter, dict):
+            continue
+        yield prefix + name, parameter
+        for choice in (parameter, *_choices(parameter)):
+            if isinstance(choice, dict):
+                yield from _parameters(references.resolved(choice), references, f"{prefix}{name}.")
+                yield from _parameters(references.resolved(choice.get("items")), references, f"{prefix}{name}[].")
 
 
-def _is_free_string(parameter: dict[str, Any]) -> bool:
-    fixed = ("enum", "const", "pattern", "format", "anyOf", "oneOf", "$ref")
-    return parameter.get("type") == "string" and not any(name in parameter for name in fixed)
+class _References:
+    """The references of one schema into itself, each followed once: a schema may contain itself."""
+
+    def __init__(self, root: object) -> None:
+        self._root = root
+        self._followed: set[str] = set()
+
+    def resolved(self, schema: object) -> object:
+        """What a reference points to, None the second time; any other schema as it is."""
+        reference = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(reference, str):
+            return schema
+        if not reference.startswith("#/") or reference in self._followed:
+            return None
+        self._followed.add(reference)
+        found = self._root
+        for step in reference[2:].split("/"):
+            found = found.get(step) if isinstance(found, dict) else None
+        return found
+
+
+def _choices(parameter: dict[str, Any]) -> list[object]:
+    """What ``anyOf`` and ``oneOf`` admit, as optional parameters are written."""
+    return [
+        choice for name in ("anyOf", "oneOf") if isinstance(parameter.get(name), list) for choice in parameter[name]
+    ]
+
+
+def _is_free_string(parameter: object) -> bool:
+    """Whether a parameter takes any string, be it beside null."""
+    if not isinstance(parameter, dict) or any(name in parameter for name in _FIXED):
+        return False
+    kinds = parameter.get("type")
+    if choices := _choices(parameter):
+        return all(_is_free_string(choice) for choice in choices if choice != {"type": "null"})
+    return kinds == "string" or (isinstance(kinds, list) and "string" in kinds and set(kinds) <= {"string", "null"})
 
 
 def _description(entry: Entry) -> str:
@@ -265,8 +256,7 @@ def _finding(severity: Severity, code: str, entry: Entry, field: str, what: str)
 
 
 _EntryRule = Callable[[Entry], Iterable[Finding]]
-_RegistryRule = Callable[[Sequence[Entry]], Iterable[Finding]]
-
+_RegistryRule = Callable[[Sequence[Entry], Collection[str] | None], Iterable[Finding]]
 
 _ENTRY_RULES: tuple[_EntryRule, ...] = (
     _no_description,

@@ -177,6 +177,57 @@ JOB_TABLES: dict[str, pl.Schema] = {
             "confused_with": TEXT,
         }
     ),
+    # One row a distinct query: its hash (MD5), when it was first asked, and its cluster (null: it says nothing). The
+    # newest ``computed_at`` counts, here and in the next two.
+    "query_clusters": pl.Schema(
+        _JOB | {"computed_at": TIME, "query_key": TEXT, "cluster_id": TEXT, "embedding_version": TEXT}
+    ),
+    # ``centroid``: the mean of its queries' vectors, comparable within its ``embedding_version`` only; ``queries``: of
+    # how many.
+    "clusters": pl.Schema(
+        _JOB
+        | {
+            "computed_at": TIME,
+            "cluster_id": TEXT,
+            "name": TEXT,
+            "embedding_version": TEXT,
+            "queries": WHOLE,
+            "centroid": pl.List(pl.Float32),
+        }
+    ),
+    # One row a pick whose query and description are known: their similarity, and that of the best candidate that was
+    # not picked. ``basis`` is a hash of what it was computed from.
+    "pick_similarities": pl.Schema(
+        _JOB
+        | {
+            "computed_at": TIME,
+            "event_id": TEXT,
+            "skill_id": TEXT,
+            "previous_skill_id": TEXT,
+            "similarity": REAL,
+            "best_unpicked": REAL,
+            "embedding_version": TEXT,
+            "basis": TEXT,
+        }
+    ),
+    # What successful sessions run one after the other, as it stood when it last changed; ``checks`` is JSON.
+    "chains": pl.Schema(
+        _JOB
+        | {
+            "computed_at": TIME,
+            "skills": pl.List(TEXT),
+            "sessions": WHOLE,
+            "support": REAL,
+            "confidence": REAL,
+            "lift": REAL,
+            "success": REAL,
+            "n": WHOLE,
+            "low": REAL,
+            "high": REAL,
+            "feasible": TEXT,
+            "checks": TEXT,
+        }
+    ),
     # Every change of a skill's status, with its evidence (JSON).
     "skill_status": pl.Schema(
         _JOB

@@ -13,12 +13,14 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from collector.callers import Administrator
+from analytics.settle import remove_gone
+from collector.callers import Administrator, SenderOrReader
 from collector.flusher import Interrupted
 from collector.operations import ReplayRequest
 from collector.problems import JSON, StatusRoute, invalid, overloaded
 from collector.reception import read_body
 from collector.service import Collector
+from gateway.in_force import in_force
 from pickwise.events import EventError, parse_instant, plain_reason
 
 _MAX_BODY_BYTES = 64 * 1024
@@ -42,14 +44,16 @@ class _Retention(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def admin_router(collector: Collector) -> APIRouter:
-    """The routes of a started collector, for keys with the role `admin`."""
+    """The routes of a started collector; what changes or deletes is for keys with the role `admin`."""
     router = APIRouter(route_class=StatusRoute, tags=["admin"])
 
     @router.post("/v1/forget", openapi_extra=_takes(_Forget))
     async def post_forget(request: Request, caller: Administrator) -> Response:
         """Remove a session of the project from everywhere: `{"session_id": "…"}`."""
         asked = await _asked(request, _Forget)
-        return await _report(await run_in_threadpool(collector.forget, caller.project, asked.session_id))
+        answer = await _report(await run_in_threadpool(collector.forget, caller.project, asked.session_id))
+        await run_in_threadpool(remove_gone, collector.settings.data_dir)
+        return answer
 
     @router.post("/v1/replay", openapi_extra=_takes(_Replay))
     async def post_replay(request: Request, caller: Administrator) -> Response:
@@ -64,6 +68,11 @@ def admin_router(collector: Collector) -> APIRouter:
         """Remove what is older than the settings say, as is done every hour: `{"dry_run"}`, optional."""
         asked = await _asked(request, _Retention)
         return await _report(collector.retain(caller.project, dry_run=asked.dry_run))
+
+    @router.get("/v1/settings")
+    async def get_settings(_caller: SenderOrReader) -> Response:
+        """How what is sent is mapped, redacted and kept: the settings that the service took at its start."""
+        return Response(msgspec.json.encode(in_force(collector.settings)), media_type=JSON)
 
     return router
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, HTTPException, Query
+from fastapi import APIRouter, Depends, HTTPException, Query, Response
 
 from analytics import frames, portrait, replay
 from analytics import report as reports
 from analytics.metrics.declarations import BY_NAME
 from analytics.query import MetricError, metric
+from analytics.report_forms import Form, rendered
 from analytics.tables import Tables
 from collector.callers import Reader
 from pickwise.events import EventError, as_datetime, parse_instant
@@ -38,6 +39,9 @@ To = Annotated[str | None, Query(alias="to", description="end, exclusive")]
 By = Annotated[list[str], Query(description="grouping, repeated or comma-separated")]
 
 
+_MEDIA_TYPES: dict[Form, str] = {"text": "text/plain", "markdown": "text/markdown", "html": "text/html"}
+
+
 def answers_router(settings: Settings) -> APIRouter:
     """GET routes over the tables of one data folder. Handlers run in threads: queries block."""
     router = APIRouter(tags=["answers"])
@@ -53,9 +57,17 @@ def answers_router(settings: Settings) -> APIRouter:
         )
 
     @router.get("/v1/report")
-    def read_report(project: Project, start: From = None, to: To = None, by: By = []) -> Any:  # noqa: B006
+    def read_report(
+        project: Project,
+        start: From = None,
+        to: To = None,
+        by: By = [],  # noqa: B006
+        form: Annotated[Literal["json", "text", "markdown", "html"], Query(alias="format")] = "json",
+    ) -> Any:
         window = _time("from", start), _time("to", to)
-        return _or_400(lambda: reports.report(tables.connect(), project, window[0], window[1], _split(by)))
+        connection = tables.connect()
+        found = _or_400(lambda: reports.report(connection, project, window[0], window[1], _split(by)))
+        return found if form == "json" else Response(rendered(connection, found, form), media_type=_MEDIA_TYPES[form])
 
     @router.get("/v1/skills/{skill_id:path}")
     def read_skill(skill_id: str, project: Project, start: From = None, to: To = None) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import resource
 import signal
 import socket
 import sys
+from contextlib import suppress
 from typing import Protocol
 
 import uvicorn
@@ -18,14 +18,13 @@ from collector.grpc_server import start_grpc_server
 from collector.mapping_pool import GC_THRESHOLDS
 from collector.service import Collector
 from gateway.app import create_app
+from gateway.connections import KEEP_ALIVE_S, BoundedConnection, raise_file_limit
 from gateway.exposure import refuse_exposure
 from gateway.supervisor import bind, refuse_same_ports, refuse_unknown_host, reserve_port
 from pickwise.settings import Settings
 
 #: Questions that are answered at once; each may take the memory of a query.
 QUESTIONS = 8
-#: File descriptors, where the machine allows so many.
-_FILES = 65_536
 #: Open requests get this long to finish after SIGTERM, seconds.
 GRACE_S = 5
 #: How long the flusher keeps an answer waiting for the interpreter, seconds; Python's own 5 ms make the door slow.
@@ -45,43 +44,77 @@ class Told(Protocol):
 def run(settings: Settings, told: Told, *, grpc: bool = True) -> None:
     """Serve until SIGTERM or SIGINT; what was acknowledged is committed before it returns.
 
+    Where one comes before requests are taken, the start is broken off: the log keeps what an earlier run left in it.
     Raises ExposedError, HostUnknown and PortTaken before anything is started.
     """
+    with suppress(_BrokenOff):
+        _run(settings, told, grpc, _Signals())
+
+
+def _run(settings: Settings, told: Told, grpc: bool, signals: _Signals) -> None:
     refuse_unknown_host(settings.host)
-    _raise_file_limit()
+    BoundedConnection.most = raise_file_limit()
     refuse_exposure(settings)
-    # uvicorn handles these while it serves and raises them again afterwards: the commit must come first.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
     if grpc:
         refuse_same_ports({"--http-port": settings.http_port, "--grpc-port": settings.grpc_port})
         reserve_port(settings.host, settings.grpc_port, "gRPC", "--grpc-port")  # gRPC itself would say it in C++
     listener = _listen(settings.host, settings.http_port)
-    served = _serve(settings.model_copy(update={"http_port": listener.getsockname()[1]}), listener, told, grpc)
+    at_port = settings.model_copy(update={"http_port": listener.getsockname()[1]})
+    served = _serve(at_port, listener, told, grpc, signals)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(served)
 
 
-async def _serve(settings: Settings, listener: socket.socket, told: Told, grpc: bool) -> None:
+class _BrokenOff(BaseException):
+    """A signal came while the collector started."""
+
+
+class _Signals:
+    """SIGTERM and SIGINT, while uvicorn doesn't handle them.
+
+    They break off the start. Later they are only noted: uvicorn raises them again when it has served, and the commit
+    must come first.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self.started = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
+
+    def _note(self, *_: object) -> None:
+        is_first, self.came = not self.came, True
+        if is_first and not self.started:
+            raise _BrokenOff
+
+
+async def _serve(settings: Settings, listener: socket.socket, told: Told, grpc: bool, signals: _Signals) -> None:
     to_thread.current_default_thread_limiter().total_tokens = QUESTIONS
     collector = Collector(settings, processes=settings.map_processes)
-    collector.start()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     grpc_server = None
     grpc_port = None
     try:
+        collector.start()
+        signals.started = True
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         if grpc:
             grpc_server, grpc_port = start_grpc_server(collector, settings.host, settings.grpc_port)
         listener.listen()  # who finds the address in the lock may connect at once
         collector.announce(settings.host, settings.http_port, grpc_port)
         app = create_app(settings, collector)
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_S, lifespan="off"
+            app,
+            http=BoundedConnection,
+            log_level="warning",
+            access_log=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=GRACE_S,
+            lifespan="off",
         )
         told.listening(settings.http_port, grpc_port)
-        await _Server(config, told).serve(sockets=[listener])
+        await _Server(config, told, signals).serve(sockets=[listener])
     finally:
         if grpc_server is not None:
             grpc_server.stop(GRACE_S).wait()
@@ -89,23 +122,20 @@ async def _serve(settings: Settings, listener: socket.socket, told: Told, grpc: 
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which tells of its end when that begins."""
+    """uvicorn's, which knows of a signal that came before it and tells of its end when that begins."""
 
-    def __init__(self, config: uvicorn.Config, told: Told) -> None:
+    def __init__(self, config: uvicorn.Config, told: Told, signals: _Signals) -> None:
         super().__init__(config)
         self._told = told
+        self._signals = signals
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.should_exit |= self._signals.came
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._told.stopping()
         await super().shutdown(sockets)
-
-
-def _raise_file_limit() -> None:
-    """Each connection takes a file descriptor, and the tables need some too: take as many as we may have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,8 +1,7 @@
-"""Jobs whose last run ended in an error: the scheduler remembers them in the control state, the doctor reads them."""
+"""Jobs whose last run ended in an error: who runs them remembers them in the control state, the doctor reads them."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -11,8 +10,6 @@ from pathlib import Path
 import msgspec
 
 from collector.control import Control, JobRunning
-
-log = logging.getLogger(__name__)
 
 _PREFIX = "fault/"
 
@@ -26,19 +23,22 @@ class Fault(msgspec.Struct):
     at: float
 
 
-def guarded(control: Control, job: str, project: str, run: Callable[[], object]) -> None:
-    """Run a project's job. What it raises is logged and remembered until a run ends well, and stops nothing else."""
+def guarded(control: Control, job: str, project: str, run: Callable[[], object]) -> Exception | None:
+    """Run a project's job. What it raises is returned and remembered until a run ends well, and stops nothing else.
+
+    That the job runs elsewhere (JobRunning) is returned too, but no fault to remember.
+    """
     key = f"{_PREFIX}{job}/{project}"
     try:
         run()
     except JobRunning as running:
-        log.info("%s: left to it", running)
-    except Exception as error:
-        log.exception("%s of project %s failed", job, project)
+        return running
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other projects go on
         control.put(key, msgspec.to_builtins(Fault(job, project, type(error).__name__, time.time())))
-    else:
-        if control.get(key) is not None:
-            control.put(key, None)
+        return error
+    if control.get(key) is not None:
+        control.put(key, None)
+    return None
 
 
 def last_faults(data_dir: Path) -> list[Fault]:

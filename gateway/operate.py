@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from analytics.settle import remove_gone
 from collector.lock import FolderHeld, holder
 from collector.operations import ReplayRequest
 from collector.projects import is_project
@@ -87,6 +88,7 @@ def _by_ourselves(settings: Settings, begin: Callable[[Collector], Future[Any]])
     collector.start()
     try:
         report: dict[str, Any] = msgspec.to_builtins(begin(collector).result())
-        return report
     finally:
         collector.stop()
+    remove_gone(settings.data_dir)
+    return report

@@ -74,22 +74,33 @@ class Supervisor:
         self.ready_url = ready_url
         self._stopping = False
 
-    def start(self, timeout_s: float = 60.0) -> None:
-        """Start every part; returns when the service is ready. Raises StartError with the reason."""
+    def heed_signals(self) -> None:
+        """From now on SIGTERM and SIGINT end the service in order."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def start(self, timeout_s: float = 60.0) -> bool:
+        """Start every part; returns when the service is ready, or False when a signal that is heeded ended it before.
+
+        Raises StartError with the reason.
+        """
         self.parts[0].start()
         deadline = time.monotonic() + timeout_s
         while not self._ready():
+            if self._stopping:
+                self.stop()
+                return False
             if self.parts[0].died() or time.monotonic() > deadline:
                 self.stop()
                 raise StartError(f"{self.parts[0].name} did not start:\n{self.parts[0].last_lines()}")
             time.sleep(0.1)
         for part in self.parts[1:]:
             part.start()
+        return True
 
     def run(self) -> None:
         """Watch the parts until a signal arrives, then end them."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        self.heed_signals()
         try:
             while not self._stopping:
                 for part in self.parts:

@@ -187,7 +187,9 @@ class Settings(BaseSettings):
         ["test", "staging", "eval", "ci"], description="environments that learning, flags and exploration leave out"
     )
     embedder: str = Field(
-        "use", description="`use` (multilingual, no torch), `minilm`, or any sentence-transformers name"
+        "use",
+        description="`use` (multilingual, no torch), `minilm`, `words` (none), or the name or folder of a "
+        "sentence-transformers model: looked up on this machine only, no hub is asked (`hf download NAME` fetches one)",
     )
     weights_refresh_s: float = Field(300.0, gt=0, description="seconds between two refreshes of the weights")
     model_poll_s: float = Field(10.0, gt=0, description="seconds between two looks for a newly promoted model")
@@ -207,7 +209,7 @@ class Settings(BaseSettings):
     @classmethod
     def _can_be_posted_to(cls, values: list[str]) -> list[str]:
         for value in values:
-            if not _is_web_address(value):
+            if not _is_web_address(value.removeprefix("slack+").removeprefix("alertmanager+")):
                 raise ValueError(f"expected URLs like https://hooks.example.com/pickwise, {value!r:.80} is none")
         return values
 

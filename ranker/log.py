@@ -46,11 +46,12 @@ SELECT skill_id, epoch_us(valid_from) / 1e6 AS valid_from, valid_to IS NULL AND 
        registry_version
 FROM skills WHERE project = $project AND authoritative ORDER BY valid_from, skill_id
 """
+#: Expected skills as the list names them; what it lacks no order can find.
 _LABELS = """
-SELECT target_selection_id AS event_id, expected
-FROM feedback
-WHERE project = $project AND kind = 'label' AND len(expected) > 0 AND source IS DISTINCT FROM 'judge'
-ORDER BY time
+SELECT event_id, list(c.skill_id ORDER BY c.rank) AS expected
+FROM judgements j JOIN candidates c USING (project, event_id)
+WHERE project = $project AND NOT j.from_judge AND list_contains(j.ranks, c.rank)
+GROUP BY event_id ORDER BY event_id
 """
 
 

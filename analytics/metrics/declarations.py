@@ -1,7 +1,8 @@
 """Every metric, declared once: what it means, which way is good, and what it may be grouped by.
 
 Its SQL, ``NAME.sql``, yields observations: one row a unit of the denominator, with ``project``, ``time``, the columns
-it may be grouped by, and ``hit`` (a rate) or ``value`` (a mean, sum or quantile). After the line ``-- by skill`` comes
+it may be grouped by, and ``hit`` (a rate) or ``value`` (a mean, sum or quantile); one of kind ``bootstrap``, a mean
+with a bootstrap interval, also ``unit``, by which observations belong together. After the line ``-- by skill`` comes
 the query that is used when skills or domains are asked for, where their unit is another one.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["rate", "mean", "sum", "quantiles"]
+Kind = Literal["rate", "mean", "sum", "quantiles", "bootstrap", "overlap"]
 Good = Literal["up", "down"]
 Unit = Literal["fraction", "picks", "ms", "s", "tokens", "spells"]
 
@@ -29,11 +30,11 @@ DECISIONS: dict[str, str] = {
 #: Groupings that every event carries.
 _COMMON = ("agent", "model", "environment", "release", "hour", "day")
 #: Groupings of selections, and of calls through their selection.
-_RANKING = ("strategy", "weights_version", "embedding_version", "language")
+_RANKING = ("strategy", "weights_version", "embedding_version", "language", "cluster")
 _SKILL = ("skill", "domain")
-GROUPINGS = (*_SKILL, *_COMMON, *_RANKING, "cluster", "error_kind", "stage")
-#: Groupings of the contract that nothing computes yet.
-NOT_COMPUTED = ("cluster",)
+GROUPINGS = (*_SKILL, *_COMMON, *_RANKING, "error_kind", "stage", "k", "shadow_embedding_version")
+#: Groupings that the rows of a metric which has them always bear.
+INHERENT = ("stage", "k")
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,12 @@ class Metric:
     warn: float | None = None
     #: Wrong beyond this value, in the bad direction.
     bad: float | None = None
+    #: The depth that the report judges, of a metric at several.
+    headline_k: int | None = None
     #: Which quantiles a metric of kind ``quantiles`` reports.
     quantiles: tuple[float, ...] = ()
+    #: Groupings that its rows always bear, beside those of ``INHERENT``.
+    always_by: tuple[str, ...] = ()
 
 
 METRICS: tuple[Metric, ...] = (
@@ -85,8 +90,8 @@ METRICS: tuple[Metric, ...] = (
         name="mismatch_rate",
         kind="rate",
         unit="fraction",
-        meaning="Ranked selections with a pick where rank 1 was skipped, a pick was off the list, or feedback corrected"
-        " it (its parts are skip_rate, off_list_rate and corrected_rate) ÷ ranked selections with a pick.",
+        meaning="Ranked selections with a pick where rank 1 was skipped, a pick was off the list, or feedback or a"
+        " label disagrees (its parts are skip_rate, off_list_rate and corrected_rate) ÷ ranked selections with a pick.",
         good="down",
         decision=SELECTION_QUALITY,
         groupings=(*_SKILL, *_COMMON, *_RANKING),
@@ -125,13 +130,28 @@ METRICS: tuple[Metric, ...] = (
         kind="rate",
         unit="fraction",
         meaning="Ranked selections with a pick where feedback says arguments_edited, reasked, wrong_skill or rejected,"
-        " or a label names other skills ÷ ranked selections with a pick. Verdicts of judges are left out unless asked.",
+        " or a label, of the selection or of its query, names other skills ÷ ranked selections with a pick. Verdicts of"
+        " judges are left out unless asked.",
         good="down",
         decision=SELECTION_QUALITY,
         groupings=(*_SKILL, *_COMMON, *_RANKING),
         skill="the picked",
         warn=0.1,
         bad=0.25,
+    ),
+    Metric(
+        name="contamination_rate",
+        kind="rate",
+        unit="fraction",
+        meaning="Picks that repeat the session's previous skill though its description is less like the query than in 9"
+        " of 10 other picks (28 days, at least 200 of them, else null), and less than that of the best candidate not"
+        " picked ÷ picks. Of the picks that the nightly job has compared.",
+        good="down",
+        decision=SELECTION_QUALITY,
+        groupings=(*_SKILL, *_COMMON, *_RANKING),
+        skill="the picked",
+        warn=0.02,
+        bad=0.1,
     ),
     Metric(
         name="picks_per_selection",
@@ -163,6 +183,45 @@ METRICS: tuple[Metric, ...] = (
         groupings=(*_COMMON, *_RANKING),
         warn=0.02,
         bad=0.1,
+    ),
+    Metric(
+        name="recall_at_k",
+        kind="bootstrap",
+        unit="fraction",
+        meaning="Against labels: the share of a query's expected skills that are among the first k (1, 3, 5, 10) of its"
+        " list; the mean over ranked selections that a label speaks of. By skill: lists that have it among the first k"
+        " ÷ lists that should.",
+        good="up",
+        decision=SELECTION_QUALITY,
+        groupings=("k", "skill", *_COMMON, *_RANKING),
+        skill="the expected",
+        warn=0.8,
+        bad=0.6,
+        headline_k=5,
+    ),
+    Metric(
+        name="mrr",
+        kind="bootstrap",
+        unit="fraction",
+        meaning="Against labels: 1 ÷ the rank of the first expected skill, 0 where the list has none; the mean over"
+        " ranked selections that a label speaks of.",
+        good="up",
+        decision=SELECTION_QUALITY,
+        groupings=(*_COMMON, *_RANKING),
+        warn=0.7,
+        bad=0.5,
+    ),
+    Metric(
+        name="ndcg_at_10",
+        kind="bootstrap",
+        unit="fraction",
+        meaning="Against labels: Σ 1 ÷ log₂(rank + 1) over the expected skills among the first 10, divided by the same"
+        " of the best possible order; the mean over ranked selections that a label speaks of.",
+        good="up",
+        decision=SELECTION_QUALITY,
+        groupings=(*_COMMON, *_RANKING),
+        warn=0.7,
+        bad=0.5,
     ),
     Metric(
         name="failed_tool_rate",
@@ -331,6 +390,21 @@ METRICS: tuple[Metric, ...] = (
         decision=DISCOVERY_HEALTH,
         groupings=(*_COMMON, *_RANKING),
         quantiles=(0.5, 0.99),
+    ),
+    Metric(
+        name="embedding_drift",
+        kind="overlap",
+        unit="fraction",
+        meaning="What the lists of two index versions have in common, by version pair, over selections with a shadow"
+        " list: mean overlap@10 as `value` (skills in the first 10 of both ÷ 10, or ÷ the longer list where that is"
+        " shorter), mean rank-biased overlap as `rbo` (p = 0.9, extrapolated). Equal lists give 1. Selections without"
+        " candidates, and shuffled ones, are left out.",
+        good="up",
+        decision=DISCOVERY_HEALTH,
+        groupings=("shadow_embedding_version", *_COMMON, *_RANKING),
+        always_by=("embedding_version", "shadow_embedding_version"),
+        warn=0.8,
+        bad=0.6,
     ),
 )
 BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, wraps
+from functools import wraps
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
 import msgspec
+
+from collector.remembered import Remembered
 
 _MadeT = TypeVar("_MadeT")
 _Ts = TypeVarTuple("_Ts")
@@ -134,32 +136,45 @@ def text_or_none(value: Any) -> str | None:
 
 # --- menus -----------------------------------------------------------------------------------------------------------
 
-#: The same menu is offered turn after turn, so it is read once. Texts longer than these are read each time, so that no
-#: sender fills the memory with what is kept.
+#: The same menu is offered turn after turn, so it is read once. Texts longer than these are read each time.
 _MENU_CHARS = 131_072
 _DEFINITION_CHARS = 16_384
-_KEPT_MENUS = 64
+#: Of all that is kept: JSON of empty lists takes 22 times its characters when it is decoded, in each process that maps.
+_KEPT_CHARS = 2**20
 
 
 class Menu(list[ToolDefinition]):
     """The tools of a text that is kept: the same object whenever that text comes. Not to be changed."""
 
-    __slots__ = ()
-    # Told apart by identity, as a key of what is made of it.
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    __slots__ = ("made",)
+
+    def __init__(self, tools: list[ToolDefinition]) -> None:
+        super().__init__(tools)
+        #: What was made of it once, by function and its other arguments; None where that is the menu itself.
+        self.made: dict[tuple[Any, ...], Any] = {}
 
 
 def once_a_menu(
     make: Callable[[list[ToolDefinition], *_Ts], _MadeT],
 ) -> Callable[[list[ToolDefinition], *_Ts], _MadeT]:
     """Let what a function makes of a menu be made once for one that is kept. Nobody may change it."""
-    kept = cast(Callable[[list[ToolDefinition], *_Ts], _MadeT], lru_cache(maxsize=_KEPT_MENUS)(make))
 
     @wraps(make)
     def made(tools: list[ToolDefinition], *args: *_Ts) -> _MadeT:
-        return kept(tools, *args) if type(tools) is Menu else make(tools, *args)
+        if type(tools) is not Menu:
+            return make(tools, *args)
+        key = (make, *args)
+        if key not in tools.made:
+            result = make(tools, *args)
+            tools.made[key] = None if result is tools else result  # a menu that holds itself would outlive its place
+        kept = tools.made[key]
+        return cast(_MadeT, tools if kept is None else kept)
 
     return made
+
+
+_menus: Remembered[tuple[str], Menu] = Remembered(64, _KEPT_CHARS)
+_definitions: Remembered[tuple[str], ToolDefinition] = Remembered(512, _KEPT_CHARS)
 
 
 def tool_definitions(value: Any) -> list[ToolDefinition]:
@@ -170,9 +185,12 @@ def tool_definitions(value: Any) -> list[ToolDefinition]:
     return [tool for tool in found if tool is not None]
 
 
-@lru_cache(maxsize=_KEPT_MENUS)
 def _kept_menu(text: str) -> Menu:
-    return Menu(_definitions_in(text))
+    menu = _menus.get((text,))
+    if menu is None:
+        menu = Menu(_definitions_in(text))
+        _menus.keep((text,), menu)
+    return menu
 
 
 def _definitions_in(text: str) -> list[ToolDefinition]:
@@ -186,9 +204,13 @@ def _definition(raw: Any) -> ToolDefinition | None:
     return _kept_definition(raw) if len(raw) <= _DEFINITION_CHARS else _read_definition(from_json(raw))
 
 
-@lru_cache(maxsize=512)
 def _kept_definition(text: str) -> ToolDefinition | None:
-    return _read_definition(from_json(text))
+    definition = _definitions.get((text,))
+    if definition is None:
+        definition = _read_definition(from_json(text))
+        if definition is not None:
+            _definitions.keep((text,), definition)
+    return definition
 
 
 def _read_definition(raw: Any) -> ToolDefinition | None:

@@ -1,12 +1,15 @@
-"""Commands that read: metrics, report, alerts."""
+"""Commands that read: metrics, report, confusion, alerts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.table import Table
 
+from pickwise.cli.alerts import alerts_app
 from pickwise.cli.options import (
     DEFAULT,
     AsJson,
@@ -16,7 +19,6 @@ from pickwise.cli.options import (
     Project,
     To,
     UserError,
-    alone,
     console,
     existing,
     print_json,
@@ -31,14 +33,11 @@ if TYPE_CHECKING:
 #: A metric whose denominator is all ranked selections.
 _OF_RANKED = "fallback_rate"
 
-alerts_app = typer.Typer(
-    invoke_without_command=True, help="Alerts: what fired (list, the default), and whether notifications arrive (test)."
-)
-
 
 def register(app: typer.Typer) -> None:
     app.command()(metrics)
     app.command()(report)
+    app.command()(confusion)
     app.add_typer(alerts_app, name="alerts")
 
 
@@ -84,70 +83,79 @@ def report(
     start: From = None,
     to: To = None,
     by: By = None,
+    form: Annotated[
+        Literal["text", "markdown", "html"],
+        typer.Option("--format", help="text for a terminal, Markdown, or one HTML page that loads nothing"),
+    ] = "text",
+    output: Annotated[Path | None, typer.Option("--output", help="write it to this file")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The four decision groups, the change from the window before, and what to look at first."""
+    """The four decision groups, the change from the window before, and what to look at first.
+
+    Example: `pickwise report --from 2026-03-02T00:00:00Z --format html --output report.html`
+    """
     from analytics import report as reports
     from analytics.query import MetricError
+    from analytics.report_forms import rendered
+    from analytics.report_text import render_text
     from analytics.tables import Tables
 
+    if as_json and (form != "text" or output is not None):
+        raise UserError("--json prints the report as data: leave --format and --output out")
     settings = existing(settings_from(data_dir=data_dir))
     begin, end = window(start, to)
+    tables = Tables(settings.data_dir).connect()
     try:
-        document = reports.report(Tables(settings.data_dir).connect(), project, begin, end, split(by))
+        document = reports.report(tables, project, begin, end, split(by))
     except MetricError as error:
         raise UserError(str(error)) from error
     if as_json:
         print_json(document)
+    elif form == "text" and output is None:
+        console.print(render_text(document), markup=False)
     else:
-        console.print(reports.render_text(document), markup=False)
+        _put(rendered(tables, document, form), output)
 
 
-@alerts_app.callback()
-def alerts_default(
-    context: typer.Context, data_dir: DataDir = None, project: Project = DEFAULT, as_json: AsJson = False
+def _put(text: str, output: Path | None) -> None:
+    """To standard output, or into a file that is replaced whole."""
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--output: {output} can't be written: {error.strerror}") from error
+
+
+def confusion(
+    data_dir: DataDir = None,
+    project: Project = DEFAULT,
+    skill: Annotated[str | None, typer.Option("--skill", help="only where this skill stood first")] = None,
+    start: From = None,
+    to: To = None,
+    as_json: AsJson = False,
 ) -> None:
-    if alone(context):
-        alerts_list(data_dir, project, as_json)
+    """What was picked instead of a skill when it stood first, and how alike the two describe themselves.
 
-
-@alerts_app.command("list")
-def alerts_list(data_dir: DataDir = None, project: Project = DEFAULT, as_json: AsJson = False) -> None:
-    """Every change of an alert's state, newest first."""
-    from analytics import frames
+    Example: `pickwise confusion --skill mail`
+    """
+    from analytics.confusion import confusions
     from analytics.tables import Tables
 
-    rows = frames.alerts(Tables(settings_from(data_dir=data_dir).data_dir).connect(), project=project).to_dicts()
+    settings = existing(settings_from(data_dir=data_dir))
+    begin, end = window(start, to)
+    connection = Tables(settings.data_dir).connect()
+    found = confusions(connection, project, skill_id=skill, start=begin, end=end)
     if as_json:
-        print_json(rows)
-    elif not rows:
-        console.print("No alert has fired.")
+        print_json(found)
+    elif not found:
+        console.print("No ranked selection was picked past its first.")
     else:
-        table = Table("time", "rule", "group", "state", "severity", "value", "n", "message")
-        for row in rows:
-            cells = (row[key] for key in ("time", "rule", "grp", "state", "severity", "value", "n", "message"))
-            table.add_row(*(_text(cell) for cell in cells))
+        table = Table(*found[0])
+        for row in found:
+            table.add_row(*(_text(value) for value in row.values()))
         console.print(table, markup=False)
-
-
-@alerts_app.command("test")
-def alerts_test(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Send a test notification to every configured webhook and say how each answered."""
-    from analytics import notify
-
-    settings = settings_from(data_dir=data_dir)
-    if not settings.webhook_urls:
-        raise UserError(
-            "no webhook is configured: set PICKWISE_WEBHOOK_URLS='[\"https://…\"]' or webhook_urls in pickwise.toml"
-        )
-    answers = notify.test(settings)
-    if as_json:
-        print_json(answers)
-    else:
-        for answer in answers:
-            console.print(answer, markup=False)
-    if not all(": delivered" in answer for answer in answers):
-        raise typer.Exit(1)
 
 
 def _list_metrics(declared: Any, as_json: bool) -> None:

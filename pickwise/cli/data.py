@@ -1,10 +1,10 @@
-"""Commands that bring data in and take it out: import, export, sql, registry, doctor."""
+"""Commands that bring data in and take it out: import, export, sql, doctor."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -21,8 +21,11 @@ from pickwise.cli.options import (
     existing,
     print_json,
     remarks,
+    say_without_effect,
     settings_from,
+    writable,
 )
+from pickwise.settings import Settings
 
 #: Columns narrower than this can't be read: rows are printed one column a line then.
 _NARROWEST = 12
@@ -40,15 +43,11 @@ class ExportFormat(StrEnum):
     CSV = "csv"
 
 
-registry_app = typer.Typer(no_args_is_help=True, help="The skills that exist: import, review.")
-
-
 def register(app: typer.Typer) -> None:
     app.command("import")(import_)
     app.command()(export)
     app.command()(sql)
     app.command()(doctor)
-    app.add_typer(registry_app, name="registry")
 
 
 def import_(
@@ -68,10 +67,15 @@ def import_(
     """
     from collector import importers
     from collector.lock import FolderHeld
+    from gateway.in_force import MAPPING
     from gateway.intake import ServiceRefused, open_intake
 
     patterns = [{"pattern": pattern} for pattern in error_pattern] if error_pattern else None
-    settings = settings_from(data_dir=data_dir, error_patterns=patterns)
+    settings = writable(settings_from(data_dir=data_dir, error_patterns=patterns))
+    # The results in conversations are judged here, by the patterns of this command.
+    is_judged_here = format_ is Format.OPENAI_MESSAGES
+    served = [name for name in MAPPING if not (is_judged_here and name == "error_patterns")]
+    say_without_effect(settings, served, project)
     accepted = 0
 
     def report(problem: importers.Problem) -> None:
@@ -90,6 +94,11 @@ def import_(
             intake.refresh()
     except (FolderHeld, ServiceRefused) as error:
         raise UserError(str(error)) from error
+    say_receipt(accepted, problems, project, settings, as_json)
+
+
+def say_receipt(accepted: int, problems: list[str], project: str, settings: Settings, as_json: bool) -> None:
+    """Print what an import brought; exit 1 where it brought nothing but problems."""
     if as_json:
         print_json({"accepted": accepted, "rejected": len(problems), "problems": problems})
     else:
@@ -110,7 +119,7 @@ def export(
     from analytics import export as tables_export
     from analytics.tables import Tables
 
-    connection = Tables(settings_from(data_dir=data_dir).data_dir).connect()
+    connection = Tables(existing(settings_from(data_dir=data_dir)).data_dir).connect()
     for path, rows in tables_export.export(connection, target, format_.value, project):
         console.print(f"{path}  {rows:,} rows", soft_wrap=True, markup=False)
 
@@ -142,51 +151,6 @@ def sql(
     table = Table(*(rows[0] if rows else ["(no rows)"]))
     for row in rows:
         table.add_row(*("" if value is None else str(value) for value in row.values()))
-    console.print(table, markup=False)
-
-
-@registry_app.command("import")
-def registry_import(
-    paths: Annotated[
-        list[Path], typer.Argument(exists=True, dir_okay=False, help="JSON or NDJSON of registry entries")
-    ],
-    data_dir: DataDir = None,
-    project: Project = DEFAULT,
-    as_json: AsJson = False,
-) -> None:
-    """Add or update skills (as `import --format skills`)."""
-    import_(paths, Format.SKILLS, data_dir, project, None, as_json)
-
-
-@registry_app.command("review")
-def registry_review(
-    data_dir: DataDir = None,
-    project: Project = DEFAULT,
-    strict: Annotated[bool, typer.Option("--strict", help="exit 1 when a finding is an error")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """What makes skills hard to pick: names and descriptions that collide, missing triggers, oversized schemas."""
-    from analytics.frames import active_entries
-    from analytics.tables import Tables
-    from collector.review import review
-
-    settings = settings_from(data_dir=data_dir)
-    findings = review(active_entries(Tables(settings.data_dir).connect(), project=project))
-    if as_json:
-        print_json(findings)
-    else:
-        _print_findings(findings)
-    if strict and any(finding.severity == "error" for finding in findings):
-        raise typer.Exit(1)
-
-
-def _print_findings(findings: list[Any]) -> None:
-    if not findings:
-        console.print("Nothing to say against this registry.")
-        return
-    table = Table("severity", "code", "skill", "field", "finding")
-    for finding in findings:
-        table.add_row(finding.severity, finding.code, finding.skill_id, finding.field or "", finding.message)
     console.print(table, markup=False)
 
 

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pickwise.cli.options import UserError, console, settings_from
+from pickwise.cli.options import UserError, console, settings_from, writable
 from pickwise.cli.run import service_of
 from pickwise.settings import Settings
 
@@ -25,8 +25,9 @@ def run_demo(data_dir: Path | None, *, leave: bool, turns: int, after_turns: int
     from gateway.supervisor import StartError
 
     folder = data_dir or Path(tempfile.mkdtemp(prefix="pickwise-demo-"))
-    if folder.exists() and any(folder.iterdir()):
+    if folder.is_dir() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty: the demo wants a folder of its own, give another --data-dir")
+    writable(settings_from(data_dir=folder))
     with AlertReceiver() as receiver:
         settings = _settings(folder, alert_rules_path(), receiver.url)
         service, addresses = service_of(settings)

@@ -20,9 +20,9 @@ from pickwise.cli.options import (
     console,
     existing,
     print_json,
-    refuse_no_folder,
     remarks,
     settings_from,
+    writable,
 )
 from pickwise.events import EventError, parse_instant
 from pickwise.settings import Settings
@@ -85,7 +85,6 @@ def create(
     from collector.keys import KeyProblem
 
     settings = settings_from(data_dir=data_dir)
-    refuse_no_folder(settings)
     with _store(settings) as store:
         is_first = not store.all()
         try:
@@ -176,7 +175,7 @@ def _store(settings: Settings) -> Iterator[KeyStore]:
     from collector.control import Control
     from collector.keys import KeyStore
 
-    control = Control(settings.data_dir)
+    control = Control(writable(settings).data_dir)
     try:
         yield KeyStore(control)
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated
 
 import typer
@@ -16,9 +16,11 @@ from pickwise.cli.options import (
     UserError,
     alone,
     console,
+    existing,
     print_json,
     remarks,
     settings_from,
+    writable,
 )
 
 weights_app = typer.Typer(
@@ -35,36 +37,38 @@ def register(app: typer.Typer) -> None:
 def nightly(
     data_dir: DataDir = None,
     project: Annotated[str | None, typer.Option("--project", help="only this project (default: all)")] = None,
-    date: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="one day again (default: all missed days and today)")
+    day: Annotated[
+        datetime | None,
+        typer.Option("--date", formats=["%Y-%m-%d"], help="one day again (default: all missed days and today)"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Portraits, implicit feedback and the status of every skill; then the weights, which follow it. Safe to repeat."""
-    from analytics import nightly as job
-    from collector.control import JobRunning
-    from ranker import weights
+    """Portraits, implicit feedback and the status of every skill; then the weights, which follow it. Safe to repeat.
 
-    settings = settings_from(data_dir=data_dir)
-    try:
-        summary = job.run(
-            settings.data_dir,
-            settings,
-            project=project,
-            date=date.date() if date else None,
-            progress=lambda text: remarks.print(f"  {text}"),
-        )
-    except (JobRunning, job.DayNotBegun) as error:
-        raise UserError(str(error)) from error
-    for name in summary["projects"]:
-        weights.refresh(settings.data_dir, settings, name)
+    A project that fails stops no other; exit code 1 then, and the reason.
+    """
+    from gateway import jobs
+
+    settings = writable(existing(settings_from(data_dir=data_dir)))
+    summary = jobs.nights(
+        settings, project, _past(day), lambda text: remarks.print(f"  {text}", markup=False, soft_wrap=True)
+    )
     if as_json:
         print_json(summary)
-        return
-    for name, result in summary["projects"].items():
-        console.print(f"[bold]{name}[/bold]")
-        for key, value in result.items():
-            console.print(f"  {key}: {value}", markup=False)
+    else:
+        for name, result in summary["projects"].items():
+            console.print(name, style="bold", markup=False)
+            for key, value in result.items():
+                console.print(f"  {key}: {value}", markup=False)
+    if summary["failed"]:
+        raise UserError("; ".join(f"project {name}: {reason}" for name, reason in summary["failed"].items()))
+
+
+def _past(day: datetime | None) -> date | None:
+    """The day of ``--date``; one of which nothing can be known is refused before any project is looked at."""
+    if day is not None and not 0 <= day.replace(tzinfo=UTC).timestamp() <= datetime.now(UTC).timestamp():
+        raise UserError(f"--date: expected a day from 1970-01-01 to {datetime.now(UTC):%Y-%m-%d}, got {day:%Y-%m-%d}")
+    return None if day is None else day.date()
 
 
 def train(
@@ -77,7 +81,7 @@ def train(
     from collector.control import JobRunning
     from ranker.train import train as run
 
-    settings = settings_from(data_dir=data_dir)
+    settings = writable(existing(settings_from(data_dir=data_dir)))
     try:
         result = run(
             settings.data_dir,
@@ -115,7 +119,7 @@ def weights_show(
     from ranker.explain import explain
     from ranker.weights import WeightsError, WeightsStore
 
-    settings = settings_from(data_dir=data_dir)
+    settings = writable(existing(settings_from(data_dir=data_dir)))
     try:
         document = WeightsStore(settings.data_dir).get(project, version)
     except WeightsError as error:
@@ -137,7 +141,8 @@ def weights_history(data_dir: DataDir = None, project: Project = DEFAULT, as_jso
     """Every version that was served, newest first."""
     from ranker.weights import WeightsStore
 
-    changes = WeightsStore(settings_from(data_dir=data_dir).data_dir).history(project)
+    settings = writable(existing(settings_from(data_dir=data_dir)))
+    changes = WeightsStore(settings.data_dir).history(project)
     rows = [change | {"at": datetime.fromtimestamp(change["at"], UTC).isoformat()} for change in changes]
     if as_json:
         print_json(rows)
@@ -158,7 +163,7 @@ def weights_rollback(
     """Serve an earlier version again, at once."""
     from ranker.weights import WeightsError, WeightsStore
 
-    store = WeightsStore(settings_from(data_dir=data_dir).data_dir)
+    store = WeightsStore(writable(existing(settings_from(data_dir=data_dir))).data_dir)
     try:
         document = store.rollback(project, version)
     except WeightsError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,11 +18,16 @@ from pickwise.cli.options import (
     console,
     print_json,
     remarks,
+    say_without_effect,
     settings_from,
+    writable,
+    wrong_folder,
 )
 from pickwise.events import EventError, parse_instant
 from pickwise.settings import Settings
 
+#: What the numbers count, as `pickwise sql` shows fewer.
+_STORED = "A stored row is one fact as it was told; `pickwise sql` folds those about one thing into one row."
 DryRun = Annotated[bool, typer.Option("--dry-run", help="change nothing, say what would change")]
 
 
@@ -48,11 +54,14 @@ def replay(
     """
     from collector.operations import ReplayRequest
     from gateway import operate
+    from gateway.in_force import MAPPING
 
     request = ReplayRequest(
         project=project, start=_instant("--from", start), end=_instant("--to", end), dry_run=dry_run
     )
-    report = _done(lambda settings: operate.replay(settings, project, request), data_dir)
+    settings = _settings(data_dir)
+    say_without_effect(settings, MAPPING, project)
+    report = _done(lambda: operate.replay(settings, project, request))
     if as_json:
         print_json(report)
     elif any(report[found] for found in ("requests", "mended", "still_dead", "problems")):
@@ -69,8 +78,10 @@ def _print_replay(report: dict[str, Any]) -> None:
         f" mapped anew (mapping version {report['mapping_version']})"
     )
     for table, change in sorted(report["tables"].items()):
-        console.print(f"{table}: {change['removed']:,} rows {would}replaced by {change['added']:,}")
-    if not report["tables"]:
+        console.print(f"{table}: {change['removed']:,} stored rows {would}replaced by {change['added']:,}")
+    if report["tables"]:
+        console.print(_STORED, soft_wrap=True)
+    else:
         console.print("Every row is as today's mapping has it.")
     if report["mended"] or report["still_dead"]:
         console.print(f"dead letters: {report['mended']} mended, {report['still_dead']} still not mapped")
@@ -86,19 +97,23 @@ def retention(
     Imported history stays. The archive, dead letters and damaged log files follow ages of their own.
     """
     from gateway import operate
+    from gateway.in_force import KEEPING
 
-    report = _done(lambda settings: operate.retain(settings, project, dry_run=dry_run), data_dir)
+    settings = _settings(data_dir)
+    say_without_effect(settings, KEEPING, project)
+    report = _done(lambda: operate.retain(settings, project, dry_run=dry_run))
     if as_json:
         print_json(report)
         return
     verb = "would be removed" if dry_run else "removed"
     if not report["rows"]:
         console.print("No table has an age set: rows are kept. See `retention_days` and `retention`.")
-    table = Table("table", f"rows {verb}")
+    table = Table("table", f"stored rows {verb}")
     for name, rows in report["rows"].items():
         table.add_row(name, f"{rows:,}")
     if report["rows"]:
         console.print(table, markup=False)
+        console.print(_STORED, soft_wrap=True)
     for name in ("archive_hours", "dead_letters", "damaged_segments"):
         if report[name]:
             console.print(f"{name.replace('_', ' ')} removed: {report[name]}")
@@ -118,7 +133,8 @@ def forget(
 
     if not session:
         raise UserError("--session: expected the id of a session")
-    report = _done(lambda settings: operate.forget(settings, project, session), data_dir)
+    settings = _settings(data_dir)
+    report = _done(lambda: operate.forget(settings, project, session))
     is_known = any((*report["rows"].values(), *(count for name, count in report.items() if name != "rows")))
     if as_json:
         print_json(report)
@@ -130,26 +146,34 @@ def forget(
 
 def _print_forgotten(report: dict[str, Any]) -> None:
     rows = ", ".join(f"{count:,} of {table}" for table, count in report["rows"].items() if count)
-    console.print(f"removed: {rows or 'no row'}; {report['archived_items']:,} archived spans and log records")
+    console.print(
+        f"removed: stored rows: {rows or 'none'}; archived spans and log records: {report['archived_items']:,}",
+        soft_wrap=True,
+    )
     if report["dead_letters"] or report["damaged_segments"]:
         console.print(
             f"with it, whole: {report['dead_letters']} dead letters, {report['damaged_segments']} damaged log files"
         )
+    if rows:
+        console.print(_STORED, soft_wrap=True)
 
 
-def _done(operation: Callable[[Settings], dict[str, Any]], data_dir: Any) -> dict[str, Any]:
+def _settings(data_dir: Path | None) -> Settings:
+    """The settings of a command on what is kept. Raises UserError where the folder holds nothing or can't be used."""
+    settings = settings_from(data_dir=data_dir)
+    if not settings.data_dir.exists():
+        raise wrong_folder(settings, "it does not exist")
+    return writable(settings)
+
+
+def _done(operation: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What an operation on the folder reports. Raises UserError with what stood in its way."""
     from collector.flusher import Interrupted
     from collector.lock import FolderHeld
     from gateway.intake import ServiceRefused
 
-    settings = settings_from(data_dir=data_dir)
-    if not settings.data_dir.exists():
-        raise UserError(
-            f"{settings.data_dir} does not exist: name the service's folder with --data-dir or PICKWISE_DATA_DIR"
-        )
     try:
-        return operation(settings)
+        return operation()
     except (FolderHeld, ServiceRefused, Interrupted) as error:
         raise UserError(str(error)) from error
 

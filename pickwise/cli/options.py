@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Any
 
 import msgspec
@@ -55,27 +57,56 @@ def _warn_of_unknown_variables() -> None:
             remarks.print(f"warning: {warning}", markup=False, soft_wrap=True)
 
 
-def refuse_no_folder(settings: Settings) -> None:
-    """Raises UserError where the data folder of a command that writes neither is one nor can be made."""
+def writable(settings: Settings) -> Settings:
+    """The settings of a command that writes, its folder made where there is none. Raises UserError where it can't."""
+    folder = settings.data_dir
     try:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
+        # One that a service has just removed can't be written to either.
+        locked = [path.name for path in folder.iterdir() if not os.access(path, os.W_OK) and path.exists()]
+    except FileExistsError as error:
+        raise wrong_folder(settings, "that is a file") from error
     except OSError as error:
-        why = "that is a file" if isinstance(error, FileExistsError) else error.strerror
-        raise UserError(
-            f"--data-dir: expected a folder, or a path where one can be made; got {settings.data_dir}: {why}"
-        ) from error
+        raise wrong_folder(settings, f"it can't be written to ({error.strerror})") from error
+    if locked:
+        raise wrong_folder(settings, f"it holds what this user may not write to: {', '.join(sorted(locked)[:3])}")
+    return settings
 
 
 def existing(settings: Settings) -> Settings:
-    """The settings of a command that only reads; a folder that is not there holds nothing, and that is said."""
-    if not settings.data_dir.exists():
+    """The settings of a command that only reads; a folder that is not there holds nothing, and that is said.
+
+    Raises UserError for what is there and can't be read as one.
+    """
+    try:
+        next(settings.data_dir.iterdir(), None)
+    except FileNotFoundError:
         remarks.print(
             f"note: {settings.data_dir} does not exist, so there is nothing to read: "
             "name the service's folder with --data-dir or PICKWISE_DATA_DIR",
             markup=False,
             soft_wrap=True,
         )
+    except OSError as error:
+        raise wrong_folder(settings, f"it can't be read ({error.strerror})") from error
     return settings
+
+
+def wrong_folder(settings: Settings, why: str) -> UserError:
+    """The data folder can't be used: why, and what names another."""
+    return UserError(
+        f"--data-dir: {settings.data_dir}: {why}; expected the folder of a service, or where this user can make one: "
+        "name it with --data-dir or PICKWISE_DATA_DIR"
+    )
+
+
+def say_without_effect(settings: Settings, names: Sequence[str], project: str) -> None:
+    """Name the settings that a running service, which does the work, has otherwise."""
+    from gateway.in_force import without_effect
+
+    for sentence in without_effect(settings, names, project):
+        remarks.print(f"note: {sentence}", markup=False, soft_wrap=True)
 
 
 def window(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:

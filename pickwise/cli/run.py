@@ -15,10 +15,11 @@ from pickwise.cli.options import (
     DataDir,
     UserError,
     console,
+    existing,
     print_json,
-    refuse_no_folder,
     remarks,
     settings_from,
+    writable,
 )
 from pickwise.settings import SUPERVISED, Settings
 
@@ -70,16 +71,20 @@ def serve(
         dashboard_port=dashboard_port,
         insecure=insecure,
     )
-    refuse_no_folder(settings)
+    writable(settings)
     service, addresses = service_of(
         settings, with_grpc=not no_grpc, with_jobs=not no_jobs, with_dashboard=not no_dashboard
     )
     if not no_jobs:
         refuse_wrong_rules(settings)
+    service.heed_signals()
     try:
-        service.start()
+        is_up = service.start()
     except supervisor.StartError as error:
         raise UserError(str(error)) from error
+    if not is_up:
+        remarks.print("Stopped before it was up.")
+        return
     if as_json:
         print_json(addresses)
     else:
@@ -108,7 +113,7 @@ def collect(
 
     _part()
     settings = settings_from(data_dir=data_dir, host=host, http_port=http_port, grpc_port=grpc_port, insecure=insecure)
-    refuse_no_folder(settings)
+    writable(settings)
     try:
         process.run(settings, _Told(settings), grpc=not no_grpc)
     except (FolderHeld, ExposedError, StartError, OSError) as error:
@@ -137,12 +142,15 @@ def _print_up(headline: str, addresses: dict[str, str]) -> None:
     console.print(f"Point an agent at it: export OTEL_EXPORTER_OTLP_ENDPOINT={addresses['http']}", soft_wrap=True)
 
 
-def jobs(data_dir: DataDir = None) -> None:
-    """Run the scheduler alone: alerts, weights, the nightly job, the training."""
+def jobs(data_dir: DataDir = None, host: Host = None, dashboard_port: DashboardPort = None) -> None:
+    """Run the scheduler alone: alerts, weights, the nightly job, the training.
+
+    Notifications link to the dashboard of that host and port.
+    """
     from gateway import jobs as process
 
     _part()
-    settings = settings_from(data_dir=data_dir)
+    settings = writable(settings_from(data_dir=data_dir, host=host, dashboard_port=dashboard_port))
     refuse_wrong_rules(settings)
     process.run(settings)
 
@@ -165,7 +173,7 @@ def dashboard(
     from gateway.exposure import ExposedError, refuse_exposed_pages
     from gateway.supervisor import StartError, refuse_unknown_host, reserve_port
 
-    settings = settings_from(data_dir=data_dir, host=host, dashboard_port=dashboard_port, insecure=insecure)
+    settings = existing(settings_from(data_dir=data_dir, host=host, dashboard_port=dashboard_port, insecure=insecure))
     try:
         refuse_unknown_host(settings.host)
         refuse_exposed_pages(settings)
@@ -238,7 +246,8 @@ def service_of(
     parts = [part("collect", *way_in, *exposed)]
     addresses = _addresses(settings, http, grpc)
     if with_jobs:
-        parts.append(part("jobs"))
+        linked = ["--host", page_host, "--dashboard-port", str(pages)] if with_dashboard else []
+        parts.append(part("jobs", *linked))
     if with_dashboard:
         parts.append(part("dashboard", "--host", page_host, "--dashboard-port", str(pages), *exposed))
         addresses["dashboard"] = f"http://{_in_url(page_host)}:{pages}"

@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from analytics.tables import Tables
+from analytics.tables import PUBLIC, Tables
 from collector.lake import Lake
 from collector.tables import STAGES, TABLES
 from pickwise.events import decode_event, parse_time
@@ -143,6 +143,11 @@ class House:
     def row(self, query: str) -> dict[str, Any]:
         (found,) = self.rows(query)
         return found
+
+    def contents(self) -> dict[str, list[str]]:
+        """All tables, whole; rows as text, in no order."""
+        with self.connect() as connection:
+            return {table: sorted(map(str, connection.execute(f"from {table}").fetchall())) for table in PUBLIC}
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -17,6 +17,8 @@ class Receiver:
         self.answers: list[int] = []
         #: (path, headers, raw body, status it was answered with)
         self.posts: list[tuple[str, dict[str, str], bytes, int]] = []
+        #: Called when a post is read, before it is answered.
+        self.on_post: Callable[[], object] = lambda: None
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -24,6 +26,7 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 status = receiver.answers.pop(0) if receiver.answers else 200
                 receiver.posts.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body, status))
+                receiver.on_post()
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -35,7 +38,7 @@ class Receiver:
         self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
 
     @property
-    def taken(self) -> list[dict[str, Any]]:
+    def taken(self) -> list[Any]:
         """Bodies that were answered with success, in order."""
         return [json.loads(body) for _, _, body, status in self.posts if status < 300]
 

@@ -52,13 +52,10 @@ def test_the_newest_selections_come_first(shop: House) -> None:
     assert frames.matching_selections(shop.connect(), limit=1).height == 1
 
 
-def test_the_newest_weights_and_alerts(shop: House) -> None:
+def test_the_newest_alerts_come_first(shop: House) -> None:
     base = {"project": "default", "date": NOON.date()}
-    for hour, version in ((0, "old"), (1, "new")):
-        row = base | {"time": moment(hour * HOUR), "version": version, "skill_id": "a", "heat": 0.5 + hour / 10}
-        shop.lake.append("weights", pl.DataFrame([row]))
-        shop.lake.append("alerts", pl.DataFrame([base | {"time": moment(hour * HOUR), "alert_id": version}]))
-    assert frames.weights(shop.connect()).select("version", "heat").rows() == [("new", 0.6)]
+    for hour, alert_id in ((0, "old"), (1, "new")):
+        shop.lake.append("alerts", pl.DataFrame([base | {"time": moment(hour * HOUR), "alert_id": alert_id}]))
     assert frames.alerts(shop.connect())["alert_id"].to_list() == ["new", "old"]
 
 
@@ -69,7 +66,6 @@ def test_frames_of_nothing_keep_their_columns(house: House) -> None:
         frames.skills(connection),
         frames.matching_selections(connection),
         frames.alerts(connection),
-        frames.weights(connection),
     ):
         assert frame.height == 0
         assert frame.columns

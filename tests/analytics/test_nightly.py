@@ -73,6 +73,7 @@ def test_a_failing_skill_is_flagged_told_and_recovers(house: House, receiver: Re
     assert row["time"] == day(2) - timedelta(microseconds=1)
     evidence = json.loads(row["evidence"])
     assert (evidence["calls"], evidence["successes"], evidence["kinds"]) == (20, 0, {"invalid_arguments": 20})
+    assert result["status_changes"][0]["evidence"] == evidence
     assert evidence["window"] == {"from": "2026-02-24T00:00:00Z", "to": "2026-03-03T00:00:00Z"}
     status = {s["skill_id"]: s for s in current_status(house.connect(), "default", day(2.1)).to_dicts()}
     assert (status["a"]["status"], status["a"]["rollout_fraction"], status["b"]["status"]) == (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
+import logging
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,7 +33,7 @@ NOTIFICATION = Notification(
     started_at=moment(0),
     time=moment(0),
     message="the discovery layer answers from its degraded path",
-    link="http://127.0.0.1:4318/v1/metrics/fallback_rate",
+    link="http://127.0.0.1:8501/?project=shop",
 )
 
 
@@ -123,17 +123,49 @@ def test_what_is_no_url_is_refused_and_named(webhooks: Webhooks, url: str) -> No
     assert not answer.retry
 
 
-def test_slack_and_alertmanager_shapes(receiver: Receiver, webhooks: Webhooks) -> None:
-    resolved = replace(NOTIFICATION, state="resolved", time=moment(60))
+def test_slack_is_told_value_n_window_and_link(receiver: Receiver, webhooks: Webhooks) -> None:
     webhooks.send(f"slack+{receiver.url}", NOTIFICATION, moment(0))
+    (slack,) = receiver.taken
+    assert slack["text"].splitlines() == [
+        "*FIRING* fallback_usage in shop (warning)",
+        NOTIFICATION.message,
+        "value 0.25, n = 8, 2026-03-02 11:58:00 to 2026-03-02 12:00:00 UTC",
+        f"<{NOTIFICATION.link}|dashboard>",
+    ]
+
+
+def test_a_name_calls_nobody_in_slack(receiver: Receiver, webhooks: Webhooks) -> None:
+    hostile = replace(NOTIFICATION, group="<!channel>\n<https://evil|click>", message="<@U1> & more")
+    webhooks.send(f"slack+{receiver.url}", hostile, moment(0))
+    (slack,) = receiver.taken
+    assert "&lt;!channel&gt; &lt;https://evil|click&gt;" in slack["text"]
+    assert "&lt;@U1&gt; &amp; more" in slack["text"]
+    assert slack["text"].count("<") == 1
+
+
+def test_alertmanager_knows_one_alert_from_firing_to_resolved(receiver: Receiver, webhooks: Webhooks) -> None:
+    resolved = replace(NOTIFICATION, state="resolved", time=moment(60), value=None)
     webhooks.send(f"alertmanager+{receiver.url}", NOTIFICATION, moment(0))
     webhooks.send(f"alertmanager+{receiver.url}", resolved, moment(0))
-    slack, firing, over = (json.loads(body) for _, _, body, _ in receiver.posts)
-    assert "FIRING" in slack["text"]
-    assert NOTIFICATION.link in slack["text"]
-    assert firing[0]["labels"]["alertname"] == "fallback_usage"
-    assert "endsAt" not in firing[0]
-    assert (over[0]["startsAt"], over[0]["endsAt"]) == ("2026-03-02T12:00:00Z", "2026-03-02T12:01:00Z")
+    (firing,), (over,) = receiver.taken
+    assert firing["labels"] == over["labels"]
+    assert firing["labels"]["alertname"] == "fallback_usage"
+    # Without an end it would be over some minutes later.
+    assert (firing["startsAt"], firing["endsAt"]) == ("2026-03-02T12:00:00Z", "2027-03-02T12:00:00Z")
+    assert (over["startsAt"], over["endsAt"]) == ("2026-03-02T12:00:00Z", "2026-03-02T12:01:00Z")
+    assert (firing["annotations"]["value"], firing["annotations"]["n"]) == ("0.25", "8")
+    assert firing["annotations"]["window"] == "2026-03-02T11:58:00Z/2026-03-02T12:00:00Z"
+    assert firing["generatorURL"] == NOTIFICATION.link
+    assert all(isinstance(value, str) for part in ("labels", "annotations") for value in over[part].values())
+
+
+def test_no_log_holds_the_path_of_a_webhook(
+    receiver: Receiver, webhooks: Webhooks, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        webhooks.send(receiver.url, NOTIFICATION, moment(0))
+    assert "/hook" not in caplog.text
+    assert notify.host_of("slack+https://me:secret@hooks.example.com/T0/B0") == "hooks.example.com"
 
 
 def test_the_test_notification_reaches_each_receiver(receiver: Receiver, tmp_path: Path) -> None:
@@ -143,3 +175,4 @@ def test_the_test_notification_reaches_each_receiver(receiver: Receiver, tmp_pat
     assert "not delivered" in lines[1]
     assert "secret-path" not in lines[1]
     assert receiver.taken[0]["rule"] == "test"
+    assert receiver.taken[0]["link"] == "http://127.0.0.1:8501/alerts?project=default"

@@ -47,7 +47,11 @@ def test_a_portrait(weather: House) -> None:
     assert found["error_kinds"] == {"timeout": 1}
     assert (found["latency_mean_ms"], found["latency_n"]) == (15.0, 4)
     assert found["latency_p99_ms"] == pytest.approx(29.7)
-    assert found["confused_with"] == [{"skill_id": "forecast", "n": 2}, {"skill_id": "radar", "n": 1}]
+    # Nothing describes `forecast` or `radar`, so no overlap is known.
+    assert found["confused_with"] == [
+        {"skill_id": "forecast", "n": 2, "first": 4, "overlap": None},
+        {"skill_id": "radar", "n": 1, "first": 4, "overlap": None},
+    ]
     assert [trigger["query"] for trigger in found["triggers"]] == ["query 0"]
     assert [(day["day"], day["impressions"], day["calls"]) for day in found["series"]] == [
         ("2026-03-02", 1, 4),
@@ -61,7 +65,7 @@ def test_a_window_narrows_it(weather: House) -> None:
     found = portrait.skill(weather.connect(), "default", "w/weather", moment(DAY), moment(3 * DAY))
     assert found is not None
     assert (found["impressions"], found["calls"], found["success"]) == (2, 0, None)
-    assert found["confused_with"] == [{"skill_id": "forecast", "n": 2}]
+    assert found["confused_with"] == [{"skill_id": "forecast", "n": 2, "first": 2, "overlap": None}]
 
 
 def test_the_newest_status_and_weights(weather: House) -> None:

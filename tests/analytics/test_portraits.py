@@ -59,6 +59,17 @@ def test_a_call_by_name_belongs_to_its_entry(house: House) -> None:
     assert portrait(house, "server/a")["calls"] == 1
 
 
+def test_an_offer_by_name_belongs_to_its_entry_and_a_final_answer_is_none(house: House) -> None:
+    house.write(entry("server/a", name="a"), entry("b"), entry("c"))
+    trace = {"trace_id": "a" * 32}
+    house.events(selection(0, "b") | trace, call(1, "b", True) | trace, selection(2, ranked=False) | trace)
+    # `a` was offered as such, and passed over for b; what came after b was called decided nothing.
+    a = portrait(house, "server/a")
+    assert (a["impressions"], a["skips"]) == (1, 1)
+    assert json.loads(a["confused_with"]) == [{"skill_id": "b", "lost": 1, "won": 0}]
+    assert portrait(house, "b")["impressions"] == 1
+
+
 def test_only_what_changed_is_written_again(house: House) -> None:
     house.write(*(entry(skill) for skill in ("a", "b", "c")))
     house.events(selection(0, "a"), call(1, "a", True, ms=3))

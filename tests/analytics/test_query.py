@@ -94,7 +94,7 @@ def test_grouping_latencies_by_stage_is_no_other_question(calls: House) -> None:
     [
         ("no_such", [], "metric: expected one of acceptance_rate, .*got 'no_such'"),
         ("zero_pick_rate", ["skill"], "by: zero_pick_rate can be grouped by agent, model, .*got 'skill'"),
-        ("failed_tool_rate", ["cluster"], "by: cluster is not computed yet"),
+        ("loop_rate", ["cluster"], "by: loop_rate can be grouped by"),
         ("failed_tool_rate", ["ok; drop table calls"], "by: failed_tool_rate can be grouped by"),
     ],
 )

@@ -29,6 +29,7 @@ def test_the_shipped_rules_are_valid_and_complete() -> None:
         "fallback_usage",
         "half_failure",
         "hallucinated_tools",
+        "embedding_drift",
         "failed_tools",
         "zero_picks",
         "rerank_p99",
@@ -55,6 +56,12 @@ def test_comparisons(comparison: str, breached: list[bool]) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
+        (
+            "    severity: critical",
+            '    severity: critical\n    silence:\n      - "22:00-06:00"\n      - "22-6"',
+            "r.yaml:13: rules[0].silence[1]: expected hours of UTC such as 22:00-06:00 or sat,sun 00:00-24:00;"
+            " got '22-6'",
+        ),
         (
             "window: 5m",
             "window: soon",

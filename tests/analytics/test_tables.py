@@ -8,16 +8,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analytics import tables
 from analytics.tables import PUBLIC, SqlError, Tables
-from collector.tables import TABLES
 from tests.analytics.conftest import NOON, Fact, House, at, entry, fact, moment, read_events
+from tests.analytics.fact_worlds import WORLDS, in_projects
 
 SELECTION = {"type": "selection", "event_id": "s1", "time": at(0), "trace_id": "a" * 32, "session_id": "z"}
 MENU = [{"skill_id": "search"}, {"skill_id": "fetch"}]
@@ -430,110 +428,18 @@ def test_sql_only_reads_and_says_what_is_wrong(house: House, query: str, reason:
 
 # --- The order of arrival never matters.
 
-SKILLS = st.sampled_from(["a", "b", "srv/a", "A"])
-TRACES = st.sampled_from(["a" * 32, "b" * 32])
-SECONDS = st.integers(0, 6)
-SPANS = st.sampled_from(["1" * 16, "2" * 16, "3" * 16])
-MAYBE_TEXT = st.none() | st.sampled_from(["x", "yy", "zz"])
-
-
-@st.composite
-def selection_facts(draw: st.DrawFn) -> tuple[str, Fact]:
-    role = draw(st.sampled_from([None, None, None, "run", "retrieval", "step", "search"]))
-    scores = draw(st.sampled_from([{}, {"dense": 0.5}, {"rerank": 2.0}]))
-    event: dict[str, Any] = {
-        "type": "selection",
-        "event_id": draw(st.sampled_from(["s1", "s2", "s3", "s4"])),
-        "time": draw(st.none() | SECONDS.map(at)),
-        "trace_id": draw(st.none() | TRACES),
-        "span_id": draw(st.none() | SPANS),
-        "agent": draw(MAYBE_TEXT),
-        "ranked": draw(st.sampled_from([None, False])),
-        "session_id": draw(MAYBE_TEXT),
-        "query": draw(MAYBE_TEXT),
-        "strategy": draw(st.none() | st.sampled_from(["dense", "llm_direct", "rerank"])),
-        "picks": draw(st.none() | st.lists(SKILLS, max_size=2)),
-        "candidates": [{"skill_id": s} | scores for s in draw(st.lists(SKILLS, max_size=3))],
-        "stage_ms": draw(st.none() | st.just({"embed": 1.0}) | st.just({"total": 5.0})),
-    }
-    extent: dict[str, Any] = {
-        "ended_at": draw(st.none() | SECONDS.map(moment)),
-        "parent_span_id": draw(st.none() | SPANS),
-    }
-    return fact(event, role=role, **extent)
-
-
-@st.composite
-def call_facts(draw: st.DrawFn) -> tuple[str, Fact]:
-    role = draw(st.sampled_from(["run", "run", "propose", "answer"]))
-    event: dict[str, Any] = {
-        "type": "call",
-        "event_id": draw(st.none() | st.sampled_from(["c1", "c2", "c3"])),
-        "time": draw(SECONDS.map(at)),
-        "skill_id": draw(SKILLS),
-        "trace_id": draw(st.none() | TRACES),
-        "span_id": draw(st.none() | SPANS),
-        "session_id": draw(MAYBE_TEXT),
-        "call_id": draw(st.none() | st.sampled_from(["k1", "k2"])),
-        "selection_id": draw(st.none() | st.sampled_from(["s1", "s2", "s3", "gone"])),
-        "phase": draw(st.none() | st.sampled_from(["invoke", "exec", "output"])),
-        "ok": draw(st.none() | st.booleans()),
-        "error_kind": draw(st.none() | st.sampled_from(["timeout", "tool_error"])),
-        "attempt": draw(st.none() | st.integers(0, 2)),
-        "arguments": draw(st.none() | st.just({"q": 1}) | st.just({"q": 2, "r": 3})),
-    }
-    parent = draw(st.none() | SPANS)
-    return fact(event, role=role, ordinal=draw(st.none() | st.integers(0, 2)), parent_span_id=parent)
-
-
-@st.composite
-def other_facts(draw: st.DrawFn) -> tuple[str, Fact]:
-    if draw(st.booleans()):
-        return entry(
-            draw(SKILLS),
-            moment(draw(SECONDS)),
-            seq=draw(st.integers(0, 2)),
-            op=draw(st.sampled_from(["upsert", "retire"])),
-            source=draw(st.sampled_from(["observed", "observed", "declared"])),
-            name=draw(st.none() | st.sampled_from(["a", "n"])),
-        )
-    verdict: dict[str, Any] = {
-        "type": "feedback",
-        "event_id": draw(st.sampled_from(["f1", "f2"])),
-        "time": draw(SECONDS.map(at)),
-        "kind": draw(st.sampled_from(["rejected", "label"])),
-        "expected": draw(st.none() | st.lists(SKILLS, max_size=1)),
-        "call_id": draw(st.none() | st.just("k1")),
-        "trace_id": draw(st.none() | TRACES),
-    }
-    return fact(verdict)
-
-
-# Folding many small worlds at once costs little more than folding one: each is a project of its own.
-WORLD = st.lists(selection_facts() | call_facts() | call_facts() | other_facts(), min_size=1, max_size=10)
-WORLDS = st.lists(WORLD, min_size=4, max_size=12)
-
-
-def folded(facts: list[tuple[str, Fact]]) -> dict[str, list[str]]:
-    """Whole tables, folded without a lake; rows as text, in no order."""
-    with duckdb.connect(":memory:", config={"threads": 1}) as database:
-        database.execute("set TimeZone = 'UTC'")
-        for table, schema in TABLES.items():
-            frame = pl.DataFrame([row for name, row in facts if name == table], schema=schema, strict=False)
-            database.register("frame", frame.to_arrow())
-            database.execute(f"create table fact_{table} as from frame")
-        tables.fold(database)
-        return {table: sorted(map(str, database.execute(f"from {table}").fetchall())) for table in PUBLIC}
-
 
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(worlds=WORLDS, seed=st.integers(0, 2**16))
-def test_shuffled_and_repeated_facts_fold_into_the_same_tables(worlds: list[list[tuple[str, Fact]]], seed: int) -> None:
-    facts = [(table, row | {"project": f"p{i}"}) for i, world in enumerate(worlds) for table, row in world]
+def test_shuffled_and_repeated_facts_fold_into_the_same_tables(
+    tmp_path_factory: pytest.TempPathFactory, worlds: list[list[tuple[str, Fact]]], seed: int
+) -> None:
+    facts = in_projects(worlds)
     chance = random.Random(seed)
     arrived = facts + chance.choices(facts, k=len(facts) // 2)
     chance.shuffle(arrived)
-    expected, found = folded(facts), folded(arrived)
+    expected = House(tmp_path_factory.mktemp("orderly")).write(*facts).contents()
+    found = House(tmp_path_factory.mktemp("shuffled")).write(*arrived).contents()
     for table in PUBLIC:
         assert found[table] == expected[table], table
 

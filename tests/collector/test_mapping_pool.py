@@ -128,11 +128,12 @@ def test_processes_start_with_much_and_end_when_idle(monkeypatch: pytest.MonkeyP
     opened.close()
 
 
-def test_processes_give_back_what_a_heavy_request_took(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["_HEAVY_BYTES", "_HEAVY_EVENTS"])
+def test_processes_give_back_what_a_heavy_request_took(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     pool = MappingPool(Settings(), KEY, 1)
     pool.begin(work(12))()
     born = {child.pid for child in children()}
-    monkeypatch.setattr(mapping_pool, "_HEAVY_BYTES", 100)
+    monkeypatch.setattr(mapping_pool, limit, 100)
     parts = pool.begin(work(12))()
     assert [found.seq for part in parts for found in part.archived] == list(range(1, 13))
     assert born

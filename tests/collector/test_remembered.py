@@ -30,6 +30,17 @@ def test_long_keys_are_not_kept_and_many_long_ones_make_room(monkeypatch: pytest
     assert list(found.values()) == [3]
 
 
+def test_a_value_counts_what_it_was_made_of() -> None:
+    found: Remembered[tuple[str], int] = Remembered(100, 25)
+    found.keep(("a",), 1, weight=20)
+    found.keep(("b",), 2, weight=5)
+    assert len(found) == 2
+    found.keep(("c",), 3, weight=1)
+    assert found == {("c",): 3}
+    found.keep(("d",), 4, weight=module._MAX_KEY + 1)
+    assert ("d",) not in found
+
+
 def test_only_words_are_remembered() -> None:
     asked: list[str] = []
 

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from collector.review import confusable_pairs, estimated_tokens, fold_name, review
+from collector.review import estimated_tokens, review
+from pickwise.skills import decode_skill
 
+#: Of the 527 tools of LiveMCPBench, and the 1,929 of ACEBench.
+ENGLISH = {
+    "abstract_wording": 1,
+    "duplicate_name": 30,
+    "few_examples": 527,
+    "invalid_schema": 1,
+    "large_schema": 2,
+    "long_description": 14,
+    "near_duplicate_name": 2,
+    "no_description": 19,
+    "no_not_for": 521,
+    "no_trigger": 448,
+    "overlapping_description": 70,
+    "string_not_enum": 8,
+}
+CHINESE = {
+    "few_examples": 1_929,
+    "invalid_schema": 117,
+    "near_duplicate_name": 30,
+    "no_not_for": 1_929,
+    "no_trigger": 1_919,
+    "overlapping_description": 38,
+    "string_not_enum": 72,
+}
 GOOD: dict[str, Any] = {
     "skill_id": "weather/get_forecast",
     "name": "get_forecast",
@@ -73,27 +100,81 @@ def test_a_weak_entry_is_found_out(change: dict[str, Any], code: str, field: str
     assert all(GOOD["skill_id"] in finding.message for finding in findings)
 
 
-def test_the_same_name_twice_is_an_error() -> None:
-    (finding,) = review([GOOD, OTHER | {"name": "get_forecast"}])
-    assert (finding.severity, finding.code, finding.skill_id) == ("error", "duplicate_name", "mail/send")
-    assert GOOD["skill_id"] in finding.message
+def test_the_same_name_twice_is_an_error_of_both() -> None:
+    first, second = review([GOOD, OTHER | {"name": "get_forecast"}])
+    assert (first.severity, first.code, first.skill_id) == ("error", "duplicate_name", GOOD["skill_id"])
+    assert (second.severity, second.code, second.skill_id) == ("error", "duplicate_name", "mail/send")
+    assert GOOD["skill_id"] in second.message
+    assert "mail/send" in first.message
 
 
 def test_names_that_differ_in_case_and_separators_are_near() -> None:
-    (finding,) = review([GOOD, OTHER | {"name": "GetForecast"}])
-    assert (finding.severity, finding.code) == ("warning", "near_duplicate_name")
-    assert fold_name("Get-Forecast") == fold_name("get_forecast") == fold_name("getForecast")
+    findings = review([GOOD, OTHER | {"name": "GetForecast"}])
+    assert [(finding.severity, finding.code) for finding in findings] == [("warning", "near_duplicate_name")] * 2
 
 
-def test_confusable_pairs_come_with_their_jaccard_index() -> None:
+def test_one_name_is_told_of_whichever_entry_is_written() -> None:
+    entries = [GOOD, OTHER | {"name": "get_forecast"}]
+    for entry in entries:
+        assert [finding.skill_id for finding in review(entries, concerning={entry["skill_id"]})] == [entry["skill_id"]]
+
+
+def test_descriptions_that_overlap_are_told_of_both_with_their_similarity() -> None:
     left = {"skill_id": "a", "description": "alpha beta gamma delta"}
-    right = {"skill_id": "b", "description": "alpha beta gamma epsilon"}
-    far = {"skill_id": "c", "description": "one two three four"}
-    ((similarity, one, two),) = confusable_pairs([left, right, far], minimum=0.5)
-    assert similarity == pytest.approx(3 / 5)
-    assert {one["skill_id"], two["skill_id"]} == {"a", "b"}
-    assert "overlapping_description" not in codes(left, far)
-    assert codes(left, right | {"description": left["description"]}).count("overlapping_description") == 2
+    assert "overlapping_description" not in codes(left, {"skill_id": "c", "description": "one two three four"})
+    overlaps = [f for f in review([left, left | {"skill_id": "b"}]) if f.code == "overlapping_description"]
+    assert [(f.skill_id, f.field) for f in overlaps] == [("a", "description"), ("b", "description")]
+    assert "100%" in overlaps[0].message
+    assert "'b'" in overlaps[0].message
+
+
+def test_errors_come_first() -> None:
+    severities = [finding.severity for finding in review([GOOD | {"not_for": []}, {"skill_id": "bare"}])]
+    assert severities == sorted(severities)
+    assert severities[0] == "error"
+
+
+def test_what_is_missing_everywhere_is_said_once() -> None:
+    """No sentence on when to pick it where nothing is said at all."""
+    assert "no_trigger" not in codes({"skill_id": "bare"})
+
+
+def test_a_description_that_says_what_it_is_not_for_needs_no_field() -> None:
+    says = GOOD["description"] + " Not for past weather."
+    assert "no_not_for" not in codes(GOOD | {"not_for": [], "description": says}, OTHER)
+
+
+OPTIONAL = {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "one of C, F"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "path"),
+    [
+        ({"properties": {"unit": OPTIONAL}}, "unit"),
+        ({"properties": {"unit": {"type": ["string", "null"], "description": "one of C, F"}}}, "unit"),
+        ({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"properties": {"unit": OPTIONAL}}}}, "a.unit"),
+        (
+            {
+                "properties": {"a": {"type": "array", "items": {"$ref": "#/$defs/A"}}},
+                "$defs": {"A": {"properties": {"unit": OPTIONAL}}},
+            },
+            "a[].unit",
+        ),
+    ],
+)
+def test_strings_are_found_where_libraries_write_them(schema: dict[str, Any], path: str) -> None:
+    findings = review([GOOD | {"parameters_schema": schema}])
+    assert [finding.field for finding in findings] == [f"parameters_schema.{path}"]
+
+
+def test_a_choice_that_holds_an_enum_is_no_free_string() -> None:
+    choice = OPTIONAL | {"anyOf": [{"type": "string", "enum": ["C"]}, {"type": "null"}]}
+    assert codes(GOOD | {"parameters_schema": {"properties": {"unit": choice}}}) == []
+
+
+def test_a_schema_that_refers_to_itself_ends() -> None:
+    node: dict[str, Any] = {"properties": {name: {"$ref": "#/$defs/N"} for name in "abcdefgh"}}
+    assert codes(GOOD | {"parameters_schema": {"properties": {"n": {"$ref": "#/$defs/N"}}, "$defs": {"N": node}}}) == []
 
 
 def test_findings_can_be_limited_to_some_skills() -> None:
@@ -135,3 +216,24 @@ def test_a_schema_nested_beyond_reason_is_a_finding() -> None:
     for _ in range(300):
         schema = {"properties": {"a": schema}}
     assert "invalid_schema" in codes(GOOD | {"parameters_schema": schema})
+
+
+def entries_of(path: Path) -> list[dict[str, Any]]:
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    for entry in entries:
+        decode_skill(entry)
+    return entries
+
+
+def counts(entries: list[dict[str, Any]]) -> dict[str, int]:
+    found = [finding.code for finding in review(entries)]
+    return {code: found.count(code) for code in sorted(set(found))}
+
+
+def test_real_mcp_tools(shared: Path) -> None:
+    """What docs/registry-review.md reports and judges."""
+    assert counts(entries_of(shared / "data/registry/livemcpbench.jsonl")) == ENGLISH
+
+
+def test_real_chinese_tools(shared: Path) -> None:
+    assert counts(entries_of(shared / "data/ranking/acebench_zh_skills.jsonl")) == CHINESE

@@ -137,6 +137,24 @@ def test_report_and_alerts_answer_on_an_empty_folder(client: TestClient) -> None
     assert "/v1/metrics/{name}" in client.get("/openapi.json").json()["paths"]
 
 
+@pytest.mark.parametrize(
+    ("form", "media_type", "says"),
+    [
+        ("html", "text/html; charset=utf-8", "<!doctype html>"),
+        ("markdown", "text/markdown; charset=utf-8", "# Project `default`"),
+        ("text", "text/plain; charset=utf-8", "Project default"),
+    ],
+)
+def test_the_report_in_other_forms(loaded: TestClient, form: str, media_type: str, says: str) -> None:
+    answer = loaded.get("/v1/report", params={"format": form, "by": "model"})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, media_type)
+    assert answer.text.startswith(says)
+    assert "top1_acceptance_rate" in answer.text
+    assert "m2" in answer.text
+    assert loaded.get("/v1/report?format=json").json() == loaded.get("/v1/report").json()
+    assert loaded.get("/v1/report?format=pdf").status_code == 422
+
+
 @pytest.mark.parametrize("path", ["/v1/metrics/acceptance_rate", "/v1/report", "/v1/skills/mail"])
 @pytest.mark.parametrize("name", ["from", "to"])
 @pytest.mark.parametrize("value", ["", "²", "٣", "9" * 22, "9" * 5_000, "yesterday", "-1", "2026-01-01"])

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from collector.control import Control
+from collector.lock import FolderLock
+from gateway.faults import last_faults
 from pickwise.cli import app, main
 from pickwise.cli.options import UserError, _warn_of_unknown_variables
 
@@ -19,7 +24,11 @@ COMMANDS = [
     *("serve", "collect", "jobs", "dashboard", "demo", "import", "export", "sql", "report", "metrics"),
     *("nightly", "train", "doctor"),
 ]
-GROUPS = {"weights": ("show", "history", "rollback"), "alerts": ("list", "test"), "registry": ("import", "review")}
+GROUPS = {
+    "weights": ("show", "history", "rollback"),
+    "alerts": ("list", "test"),
+    "registry": ("import", "from-mcp", "review"),
+}
 
 
 def run_main(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str]:
@@ -52,6 +61,7 @@ def test_every_command_has_help_and_a_data_folder(command: list[str]) -> None:
         ["metrics", "acceptance_rate"],
         ["metrics", "stage_latency_ms", "--by", "skill"],
         ["report"],
+        ["confusion"],
         ["sql", "select * from calls"],
         ["alerts"],
         ["alerts", "list"],
@@ -109,14 +119,65 @@ def test_errors_are_one_line_with_the_mend(
     assert "Traceback" not in text
 
 
-@pytest.mark.parametrize("command", [["serve"], ["collect"], ["keys", "create"]])
-def test_a_data_folder_that_can_be_none_is_named(tmp_path: Path, command: list[str]) -> None:
+WRITERS = [
+    *(["serve"], ["collect"], ["jobs"], ["demo", "--exit"], ["import", __file__, "--format", "events"], ["nightly"]),
+    *(["train"], ["weights"], ["weights", "history"], ["weights", "rollback", "v1"], ["replay"], ["retention"]),
+    *(["forget", "--session", "s"], ["keys", "create"], ["keys", "list"], ["keys", "revoke", "k"]),
+    ["registry", "import", __file__],
+]
+READERS = [
+    *(["sql", "select 1"], ["report"], ["metrics", "no_match_rate"], ["alerts"], ["registry", "review"], ["dashboard"]),
+    ["export"],
+]
+
+
+@pytest.mark.parametrize("command", WRITERS + READERS, ids=" ".join)
+def test_a_data_folder_that_is_none_is_named_with_the_mend(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "file").touch()
-    for path, why in ((tmp_path / "file", "that is a file"), (tmp_path / "file/under", "Not a directory")):
+    for path in (tmp_path / "file", tmp_path / "file/under"):
         done = runner.invoke(app, [*command, "--data-dir", str(path)])
         assert isinstance(done.exception, UserError), done.output
-        assert "--data-dir: expected a folder" in str(done.exception)
-        assert why in str(done.exception)
+        assert str(done.exception).startswith(f"--data-dir: {path}: ")
+        assert str(done.exception).endswith("PICKWISE_DATA_DIR")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that nobody can write to")
+@pytest.mark.parametrize("command", WRITERS, ids=" ".join)
+def test_a_data_folder_that_cannot_be_written_to_is_named(command: list[str]) -> None:
+    done = runner.invoke(app, [*command, "--data-dir", "/proc/self/fdinfo"])
+    assert isinstance(done.exception, UserError), done.output
+    assert any(said in str(done.exception) for said in ("it can't be written to (", "is not empty"))  # demo: empty ones
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="nothing is closed to root")
+def test_a_file_of_the_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "control.sqlite").touch(mode=0o400)
+    done = runner.invoke(app, ["nightly", "--data-dir", str(tmp_path)])
+    assert "this user may not write to: control.sqlite" in str(done.exception)
+
+
+@pytest.mark.parametrize("command", READERS[:-2], ids=" ".join)
+def test_a_reader_says_that_its_folder_is_missing_and_makes_none(tmp_path: Path, command: list[str]) -> None:
+    done = runner.invoke(app, [*command, "--data-dir", str(tmp_path / "absent")])
+    assert done.exit_code == 0
+    assert "does not exist" in done.stderr
+    assert "--data-dir or PICKWISE_DATA_DIR" in done.stderr
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_folder_in_use_is_named_with_its_holder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = FolderLock(tmp_path)
+    lock.acquire()
+    try:
+        for command in (["import", __file__, "--format", "events"], ["forget", "--session", "s"]):
+            code, text = run_main(capsys, monkeypatch, *command, "--data-dir", str(tmp_path))
+            assert code == 1
+            assert f"in use by process {os.getpid()} on " in text
+            assert "--data-dir" in text
+    finally:
+        lock.release()
 
 
 def test_an_unknown_variable_is_warned_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,6 +206,25 @@ def test_nothing_to_forget_and_nothing_to_replay_are_said(tmp_path: Path) -> Non
     assert "of project default is kept" in runner.invoke(app, ["replay", *folder]).stdout
 
 
+def test_forget_counts_stored_rows_and_says_so(tmp_path: Path) -> None:
+    events, folder = tmp_path / "events.jsonl", ["--data-dir", str(tmp_path / "data")]
+    call: dict[str, Any] = {
+        "type": "call",
+        "call_id": "c",
+        "skill_id": "fetch",
+        "session_id": "s",
+        "trace_id": "a" * 32,
+    }
+    phases = [call | {"phase": phase, "ok": True} for phase in ("invoke", "validate", "exec")]
+    events.write_text("".join(json.dumps(phase) + "\n" for phase in phases))
+    assert runner.invoke(app, ["import", str(events), "--format", "events", *folder]).exit_code == 0
+    shown = json.loads(runner.invoke(app, ["sql", "select call_id from calls", "--json", *folder]).stdout)
+    assert shown == [{"call_id": "c"}]
+    said = runner.invoke(app, ["forget", "--session", "s", *folder]).stdout
+    assert "stored rows: 3 of calls" in said
+    assert "`pickwise sql` folds those about one thing into one row" in said
+
+
 def test_the_weights_follow_the_night(tmp_path: Path) -> None:
     entries, events = tmp_path / "skills.jsonl", tmp_path / "events.jsonl"
     folder = ["--data-dir", str(tmp_path / "data")]
@@ -156,6 +236,32 @@ def test_the_weights_follow_the_night(tmp_path: Path) -> None:
     assert runner.invoke(app, ["nightly", *folder]).exit_code == 0
     served = json.loads(runner.invoke(app, ["weights", "--json", *folder]).stdout)["skills"]["fetch"]
     assert (served["status"], served["rollout_fraction"]) == ("degraded", 0.1)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_night_that_fails_stops_no_other_project(
+    tmp_path: Path, as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, events = tmp_path / "data", tmp_path / "events.jsonl"
+    events.write_text('{"type": "call", "skill_id": "fetch", "ok": true}\n')
+    for project in ("a", "b", "c"):
+        command = ["import", str(events), "--format", "events", "--data-dir", str(data), "--project", project]
+        assert runner.invoke(app, command).exit_code == 0
+    with closing(Control(data)) as control:
+        control.put("nightly/b", {"days": "damaged", "through": None})
+    code, text = run_main(capsys, monkeypatch, "nightly", "--data-dir", str(data), *(["--json"] if as_json else []))
+    assert code == 1
+    assert "Traceback" not in text
+    assert "error: project b: AttributeError: " in text
+    assert [(fault.job, fault.project) for fault in last_faults(data)] == [("nightly", "b")]
+    with closing(Control(data)) as control:
+        assert control.items("nightly/").keys() == {"a", "b", "c"}
+        assert control.items("weights/").keys() >= {"a", "c"}
+        control.put("nightly/b", None)
+    done = runner.invoke(app, ["nightly", "--json", "--data-dir", str(data)])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["projects"].keys() == {"a", "b", "c"}
+    assert not last_faults(data)
 
 
 def test_stored_text_is_shown_as_it_is(tmp_path: Path) -> None:

@@ -1,12 +1,32 @@
--- Calls folded from the facts of one key, before names are judged.
+-- Calls folded from the facts of one key, before names are judged. Many have one fact alone: those pass unfolded.
 create table call_rows as
-with facts as (
+with single as (
+    select project, call_key from call_groups group by project, call_key having count(*) = 1
+),
+alone as (
+    select f.project, g.call_key, f.event_id, g.selection_id, f.time as started_at, f.time_is_receipt, f.received_at,
+        f.trace_id, f.session_id, f.agent, f.model, f.environment, f.release, f.call_id, f.arguments, f.args_digest,
+        f.parent_call_id, f.skill_id, f.args_keys, f.ordinal, f.latency_ms, greatest(f.attempt, 1) as attempts, f.depth,
+        f.role = 'run' as has_run,
+        f.ok = false as has_failed,
+        if(f.phase in ('exec', 'output') or (f.phase is null and f.role <> 'propose'), f.ok, null) as has_finished,
+        if(f.ok = false, coalesce(f.error_kind, if(f.role = 'answer', 'tool_error', null)), null) as error_kind,
+        if(f.ok = false, f.error_message, null) as error_message,
+        f.retryable,
+        [struct_pack(
+            f.time, phase_order := coalesce(list_position(['invoke', 'validate', 'exec', 'output'], f.phase), 0),
+            f.phase, f.role, f.attempt, f.ok, f.latency_ms, f.error_kind
+        )] as phases
+    from call_facts f
+    join (from call_groups semi join single using (project, call_key)) g using (project, event_id)
+),
+facts as (
     select f.* exclude (selection_id, registry_skill_id), g.call_key, g.selection_id,
         f.registry_skill_id is null as is_stranger,
         coalesce(f.attempt, 0) as try,
         max(coalesce(f.attempt, 0)) filter (f.role = 'run') over (partition by f.project, g.call_key) as last_try
     from call_facts f
-    join call_groups g using (project, event_id)
+    join (from call_groups anti join single using (project, call_key)) g using (project, event_id)
 ),
 -- A proposal and an answer speak of the whole call, so of its last attempt.
 marked as (
@@ -62,7 +82,7 @@ folded as (
 ),
 named as (
     select f.*, n.skill_id as registry_skill_id, n.state as name_state, n.domain, n.argument_names
-    from folded f
+    from (from folded union all by name from alone) f
     left join registry_names n
         on n.project = f.project and n.called = f.skill_id and f.started_at >= n.valid_from
         and f.started_at < n.valid_to

@@ -5,6 +5,11 @@ select project, date, time, computed_at, skill_id, impressions, picks, skips, ca
 from fact_portraits
 qualify row_number() over (partition by project, skill_id, date order by computed_at desc nulls last, time desc) = 1;
 
+create table chains as
+select project, date, time, computed_at, skills, sessions, support, confidence, lift, success, n, low, high, feasible,
+    checks
+from fact_chains;
+
 create table skill_status as
 select distinct project, date, time, skill_id, status, previous_status, reason, rollout_fraction, evidence
 from fact_skill_status;

@@ -1,19 +1,21 @@
+-- A label names other skills than were picked; not where there is none. Labels are joined when it is asked for: they
+-- come without events, and what their names mean may change.
+create or replace macro label_disagrees(picked, expected) as
+    coalesce(not list_has_any(list_transform(picked, lambda p: p.skill_id), expected), false);
+
 -- One row a ranked selection with a pick: whether the order, the list or the people concerned disagreed with it.
 create table mismatches as
-with judged as (
-    select f.project, f.target_selection_id as event_id, coalesce(f.source = 'judge', false) as is_judge
-    from feedback f
-    left join (
-        select project, event_id, list(skill_id) as names from pick_names group by all
-    ) p on p.project = f.project and p.event_id = f.target_selection_id
-    where f.kind in ('arguments_edited', 'reasked', 'wrong_skill', 'rejected')
-        or (f.kind = 'label' and f.expected is not null and not list_has_any(p.names, f.expected))
-),
-corrections as (
-    select project, event_id, bool_or(not is_judge) as corrected, true as corrected_or_judged
-    from judged
-    where event_id is not null
-    group by project, event_id
+with corrections as (
+    select project, target_selection_id as event_id, bool_or(source is distinct from 'judge') as corrected,
+        true as corrected_or_judged
+    from feedback
+    where target_selection_id is not null
+        and (
+            kind in ('arguments_edited', 'reasked', 'wrong_skill', 'rejected')
+            -- A label that expects no skill.
+            or (kind = 'label' and len(expected) = 0)
+        )
+    group by project, target_selection_id
 ),
 picked as (
     select c.project, c.event_id,

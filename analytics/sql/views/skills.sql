@@ -10,7 +10,11 @@ known as (
 -- By name alone, where nothing else is known by then: a definition says more.
 offered as (
     select project, skill_id, 'observed' as source, 'upsert' as op, min(time) as time, min(received_at) as received_at
-    from (select project, time, received_at, unnest(candidates).skill_id as skill_id from selection_base)
+    from (
+        select project, time, received_at, unnest(candidates).skill_id as skill_id from selection_base
+        union all by name
+        from settled_offers
+    )
     anti join declared using (project)
     left join known using (project, skill_id)
     where skill_id is not null

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -12,13 +14,16 @@ from hypothesis import strategies as st
 from collector.facts import SelectionFact
 from collector.mapping import conversation
 from collector.mapping.conversation import from_json, tool_definitions
-from collector.mapping.facts_of import _candidates
+from collector.mapping.facts_of import _candidates, _whole_menu
+from collector.mapping.routing import skills_of
 from collector.redact import Redactor
 from collector.rows import to_rows
 from pickwise.events import MAX_CANDIDATES, Candidate
 from pickwise.settings import Settings
+from pickwise.tool_routes import ToolRoutes
 from tests.collector.mapping.spans import START, mapped
 
+ROUTES = ToolRoutes()
 TOOLS: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
     st.fixed_dictionaries(
         {"name": st.sampled_from(["get", "put", "route", "execute-tool", "x" * 600, "", "search_tools"])},
@@ -86,6 +91,29 @@ def test_long_menus_and_definitions_are_not_kept() -> None:
     short, long = (json.dumps({"name": "get", "description": "x" * size}) for size in (10, 20_000))
     assert tool_definitions([short])[0] is tool_definitions([short])[0]
     assert tool_definitions([long])[0] is not tool_definitions([long])[0]
+
+
+def test_what_is_kept_of_hostile_menus_is_bounded_by_what_it_takes() -> None:
+    """Empty lists take 22 times their characters; a count alone let 64 menus of them take 180 MiB in each process."""
+    tracemalloc.start()
+    try:
+        for number in range(80):
+            lists = "[]," * (conversation._MENU_CHARS // 3 - 20) + "1"
+            menu = tool_definitions(f'[{{"name":"t{number}","parameters":{{"x":[{lists}]}}}}]')
+            assert _whole_menu(skills_of(menu, ROUTES)) == [Candidate(skill_id=f"t{number}")]
+        for number in range(600):
+            lists = "[]," * 5_000 + "1"
+            assert tool_definitions([f'{{"name":"t{number}","parameters":{{"x":[{lists}]}}}}'])
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 60 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_made_of_a_menu_is_made_once() -> None:
+    menu = tool_definitions(json.dumps([{"name": "made once"}]))
+    assert skills_of(menu, ROUTES) is menu
+    assert _whole_menu(menu) is _whole_menu(menu)
 
 
 JSON_TEXTS = st.recursive(

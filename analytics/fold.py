@@ -1,0 +1,79 @@
+"""Facts fold into rows, by the SQL of ``sql/views`` (docs/architecture.md). Each step is a table of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from importlib.resources import files
+
+import duckdb
+
+from collector.lake import Lake
+from collector.tables import TABLES
+
+#: What is built, in order: each file of ``sql/views`` uses only what stands before it. First the registry, which the
+#: rest is judged by.
+SELECTION_STEPS = ("inner_turns", "steps", "searches", "selection_base", "runs", "retrievals", "rankings", "asides")
+REGISTRY_STEPS = ("skills", "registry_names")
+ROW_STEPS = (
+    "offers",
+    "call_facts",
+    "call_asides",
+    "call_selections",
+    "proxied_calls",
+    "call_spans",
+    "call_keys",
+    "call_retold",
+    "call_groups",
+    "call_rows",
+    "calls",
+    "picks",
+    "selections",
+    "candidates",
+    "feedback",
+    "mismatches",
+)
+#: Of tables that are made whole at every reading, from those before and from segments.
+LAST_STEPS = ("labels", "routes", "degraded_spells", "jobs", "query_clusters", "pick_similarities")
+#: Those that are for selection facts with a role: without any, planning them would take as long as a small fold.
+FOR_ROLES = frozenset({"inner_turns", "runs", "retrievals", "rankings", "asides", "call_asides", "call_retold"})
+
+_READ = (
+    "read_parquet($files, hive_partitioning = true, hive_types = {'project': VARCHAR, 'date': DATE},"
+    " union_by_name = true)"
+)
+_HAS_ROLES = "select exists (from fact_selections where role is not null)"
+
+
+def run_steps(database: duckdb.DuckDBPyConnection, steps: Sequence[str]) -> None:
+    """Make the tables of these steps out of ``fact_TABLE`` and of the steps before."""
+    sql = files("analytics") / "sql"
+    (has_roles,) = database.execute(_HAS_ROLES).fetchall()[0]
+    for step in steps:
+        if has_roles or step not in FOR_ROLES:
+            database.execute((sql / "views" / f"{step}.sql").read_text())
+
+
+def define_macros(database: duckdb.DuckDBPyConnection) -> None:
+    database.execute((files("analytics") / "sql" / "macros.sql").read_text())
+
+
+def tables(database: duckdb.DuckDBPyConnection) -> set[str]:
+    return {name for (name,) in database.execute("select table_name from duckdb_tables()").fetchall()}
+
+
+def drop_tables(database: duckdb.DuckDBPyConnection, kept: Collection[str]) -> None:
+    """Drop all tables but these."""
+    for name in tables(database).difference(kept):
+        database.execute(f"drop table {name}")
+
+
+def load(database: duckdb.DuckDBPyConnection, lake: Lake, names: Iterable[str]) -> None:
+    """Tables of the lake as ``fact_TABLE``, whole, with all columns of their schema also where old files lack some."""
+    for table in names:
+        paths = lake.files(table)
+        database.register("empty", TABLES[table].to_frame().to_arrow())
+        try:
+            stored = f" union all by name from {_READ}" if paths else ""
+            database.execute(f"create table fact_{table} as from empty{stored}", {"files": paths} if paths else {})
+        finally:
+            database.unregister("empty")

@@ -1,0 +1,34 @@
+"""What the ranker reads of labels: imported ones and those of feedback, as the list names the skills."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from analytics.labels import Label, LabelStore
+from collector.control import Control
+from pickwise.settings import Settings
+from ranker.log import read_log
+from tests.analytics.conftest import House, at, entry
+from tests.analytics.test_metrics import selection
+
+
+def test_the_golden_set_is_what_labels_say(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.write(entry("mail/send", name="send"), entry("book"))
+    house.events(
+        selection("imported", "book send", query="write to Ada"),
+        selection("told", "book mail/send", query="write to Ada"),
+        selection("judged", "book send"),
+        selection("not listed", "book", query="write to Ada"),
+        selection("unlabelled", "book", query="what else"),
+        {"type": "feedback", "event_id": "1", "time": at(9), "kind": "label", "selection_id": "told"}
+        | {"expected": ["book", "send"]},
+        {"type": "feedback", "event_id": "2", "time": at(9), "kind": "label", "selection_id": "judged"}
+        | {"expected": ["book"], "source": "judge"},
+    )
+    with closing(Control(house.folder)) as control:
+        LabelStore(control).put("default", [Label(query="write to Ada", expected=("mail/send",))])
+    labels = read_log(house.folder, Settings(data_dir=house.folder), "default").labels
+    # The selection's own label beats that of its query; names are those of the list; judges don't count.
+    assert labels.sort("event_id").rows() == [("imported", ["send"]), ("told", ["book", "mail/send"])]
