@@ -17,6 +17,7 @@ import polars as pl
 
 from collector.access import Access
 from collector.admission import Admission
+from collector.allocator import give_large_blocks_back
 from collector.archive import Archive
 from collector.archived import Archivist
 from collector.control import Control
@@ -87,6 +88,7 @@ class Collector:
         Raises FolderHeld when another process has the folder, LogFormatError for a log of a newer version.
         """
         self._lock.acquire()
+        give_large_blocks_back()
         try:
             self.telemetry.self_traces.start()
             self._open()
