@@ -68,8 +68,9 @@ def _bomb(where: dict[str, Any] | None) -> Iterator[None]:
         count += 1
         due = count > where["skip"]
         if due and where["partly"]:
-            descriptor, data = args
-            os.write(descriptor, bytes(data)[: len(data) // 2])
+            descriptor, parts = args
+            data = b"".join(parts)
+            os.write(descriptor, data[: len(data) // 2])
             os.kill(os.getpid(), signal.SIGKILL)
         if due and not where["after"]:
             os.kill(os.getpid(), signal.SIGKILL)
