@@ -10,10 +10,10 @@ import duckdb
 from collector.lake import Lake
 from collector.tables import TABLES
 
-#: What is built, in order: each file of ``sql/views`` uses only what stands before it. First the registry, which the
-#: rest is judged by.
+#: What is built, in order: each file of ``sql/views`` uses only what stands before it. First what is needed for the
+#: registry, which the rest is judged by.
 SELECTION_STEPS = ("inner_turns", "steps", "searches", "selection_base", "runs", "retrievals", "rankings", "asides")
-REGISTRY_STEPS = ("skills", "registry_names")
+REGISTRY_STEPS = (*SELECTION_STEPS, "skills", "registry_names")
 ROW_STEPS = (
     "offers",
     "call_facts",
@@ -37,9 +37,10 @@ LAST_STEPS = ("labels", "routes", "degraded_spells", "jobs", "query_clusters", "
 #: Those that are for selection facts with a role: without any, planning them would take as long as a small fold.
 FOR_ROLES = frozenset({"inner_turns", "runs", "retrievals", "rankings", "asides", "call_asides", "call_retold"})
 
-_READ = (
+#: Files of the lake; the column ``filename`` tells which one a row is from.
+READ = (
     "read_parquet($files, hive_partitioning = true, hive_types = {'project': VARCHAR, 'date': DATE},"
-    " union_by_name = true)"
+    " union_by_name = true, filename = true)"
 )
 _HAS_ROLES = "select exists (from fact_selections where role is not null)"
 
@@ -71,9 +72,14 @@ def load(database: duckdb.DuckDBPyConnection, lake: Lake, names: Iterable[str]) 
     """Tables of the lake as ``fact_TABLE``, whole, with all columns of their schema also where old files lack some."""
     for table in names:
         paths = lake.files(table)
-        database.register("empty", TABLES[table].to_frame().to_arrow())
-        try:
-            stored = f" union all by name from {_READ}" if paths else ""
-            database.execute(f"create table fact_{table} as from empty{stored}", {"files": paths} if paths else {})
-        finally:
-            database.unregister("empty")
+        create_facts(database, table, f"select * exclude (filename) from {READ}" if paths else "", paths)
+
+
+def create_facts(database: duckdb.DuckDBPyConnection, table: str, stored: str = "", paths: Sequence[str] = ()) -> None:
+    """``fact_TABLE`` with the columns of its schema, and the rows of a query over files of the lake."""
+    database.register("empty", TABLES[table].to_frame().to_arrow())
+    try:
+        union = f" union all by name {stored}" if stored else ""
+        database.execute(f"create table fact_{table} as from empty{union}", {"files": paths} if stored else {})
+    finally:
+        database.unregister("empty")

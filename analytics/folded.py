@@ -7,7 +7,6 @@ import duckdb
 from analytics.fold import (
     REGISTRY_STEPS,
     ROW_STEPS,
-    SELECTION_STEPS,
     define_macros,
     drop_tables,
     load,
@@ -28,11 +27,11 @@ def fold(database: duckdb.DuckDBPyConnection, lake: Lake, store: SegmentStore) -
     load(database, lake, [table for table in TABLES if table not in SEGMENT_FACTS])
     gathered = tables(database)
     gathering.count_offers()
-    run_steps(database, (*SELECTION_STEPS, *REGISTRY_STEPS))
+    run_steps(database, REGISTRY_STEPS)
     while gathering.gather_renamed():
         drop_tables(database, kept=gathered)
         gathering.count_offers()
-        run_steps(database, (*SELECTION_STEPS, *REGISTRY_STEPS))
+        run_steps(database, REGISTRY_STEPS)
     run_steps(database, ROW_STEPS)
     if gathering.manifest.segments:
         database.execute("insert into masks from touched")

@@ -6,7 +6,7 @@ the segments (``settled_TABLE``) no longer hold: they are folded here, or gone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,24 +16,29 @@ import duckdb
 import msgspec
 
 from analytics.database import literal
-from analytics.segments import SEGMENT_FACTS, SEGMENT_TABLES, FileMark, Manifest, Segment, SegmentStore, Watermark
+from analytics.fold import READ, create_facts
+from analytics.segments import (
+    SEGMENT_FACTS,
+    SEGMENT_TABLES,
+    FileMark,
+    Manifest,
+    SegmentStore,
+    Watermark,
+    read_segments,
+    unmasked,
+)
 from collector.lake import Lake
-from collector.tables import TABLES
 
 #: A project and a day, as the lake's folders name them.
 Partition = tuple[str, str]
 
-_READ = (
-    "read_parquet($files, hive_partitioning = true, hive_types = {'project': VARCHAR, 'date': DATE},"
-    " union_by_name = true, filename = true)"
-)
 #: Whether a fact was there when its day was settled: by the order of the log, where it was in it.
 _IS_OLD = """coalesce(
     if(seq_of(f.source_request) <> '' and w.seq <> '', seq_of(f.source_request) <= w.seq,
         epoch_us(f.received_at) <= w.received_us),
     false
 )"""
-_WITH_WATERMARK = f"{_READ} f left join watermarks w on w.tab = 'TABLE' and w.project = f.project and w.date = f.date"
+_WITH_WATERMARK = f"{READ} f left join watermarks w on w.tab = 'TABLE' and w.project = f.project and w.date = f.date"
 _UNDISTURBED = "not exists (from disturbed d where d.project = f.project and d.date = f.date)"
 _ARRIVED = f"""
     insert into arrived
@@ -86,8 +91,9 @@ class Gathering:
         self._database = database
         self._store = store
         self.manifest: Manifest = store.manifest()
-        self._live = {table: lake.files(table) for table in SEGMENT_FACTS}
-        self._names = {path: _name(lake.root / table, path) for table, paths in self._live.items() for path in paths}
+        live = {table: live_files(lake, table) for table in SEGMENT_FACTS}
+        self._live = {table: list(paths.values()) for table, paths in live.items()}
+        self._names = {path: name for paths in live.values() for name, path in paths.items()}
         self._partitions = partitions
 
     def gather(self, *, account: bool = False) -> None:
@@ -97,15 +103,15 @@ class Gathering:
         self._remember()
         for table in SEGMENT_FACTS:
             if account or self.manifest.segments:
-                self._execute(_ARRIVED.replace("TABLE", table), self.uncovered(table))
+                self._execute(_ARRIVED.replace("TABLE", table), self._uncovered(table))
         if self.manifest.segments:
             self._run("disturbed")
         for table in SEGMENT_FACTS:
-            self._database.register("empty", TABLES[table].to_frame().to_arrow())
-            self._database.execute(f"create table fact_{table} as from empty")
-            self._database.unregister("empty")
-            self._execute(_NEW.replace("TABLE", table), self.uncovered(table))
-        self._follow(_GONE)
+            create_facts(self._database, table)
+            self._execute(_NEW.replace("TABLE", table), self._uncovered(table))
+        if self.manifest.segments:
+            self._touch_and_load(_GONE)
+            self._close()
 
     def count_offers(self) -> None:
         """Make ``settled_offers`` of what the segments still tell: before every look at the registry."""
@@ -114,16 +120,10 @@ class Gathering:
 
     def gather_renamed(self) -> bool:
         """Gather what the registry of ``skills`` and ``registry_names`` judges anew; whether there was any."""
-        return self._follow(gather_sql("renamed"))
-
-    def uncovered(self, table: str) -> list[str]:
-        """Paths of the live files that the segments don't have yet."""
-        known = self.manifest.covered.get(table, {})
-        return [
-            path
-            for path in self._live[table]
-            if self._names[path] not in known and self._is_asked_for(self._names[path])
-        ]
+        if not self.manifest.segments or not self._touch_and_load(gather_sql("renamed")):
+            return False
+        self._close()
+        return True
 
     def settled_state(self) -> tuple[dict[str, dict[str, FileMark]], list[Watermark]]:
         """For a manifest that has all of this: the files of the lake, and up to where each day goes."""
@@ -140,18 +140,19 @@ class Gathering:
             covered[table][self._names[path]] = FileMark(rows, content)
         return covered, [Watermark(*row) for row in self._rows(gather_sql("watermarks"))]
 
-    def segment_rows(self, table: str, masks: str = "masks") -> str:
-        """A query of the rows of all segments whose units are not masked."""
-        dirty = {number for (number,) in self._rows(f"select distinct segment from {masks}")}
-        whole = [segment for segment in self.manifest.segments if segment.number not in dirty]
-        parts = [f"select * from {read_segments(self._store, table, whole)}"] if whole else []
-        parts += [
-            f"select * from {read_segments(self._store, table, [segment])}"
-            f" where unit not in (select unit from {masks} where segment = {segment.number})"
-            for segment in self.manifest.segments
-            if segment.number in dirty
+    def segment_rows(self, table: str) -> str:
+        """A query of the rows of all segments whose units still hold, once ``masks`` has those that were touched."""
+        touched = {number for (number,) in self._rows("select distinct segment from touched")}
+        return unmasked(self._store, table, self.manifest.segments, touched)
+
+    def _uncovered(self, table: str) -> list[str]:
+        """Paths of the live files that the segments don't have yet."""
+        known = self.manifest.covered.get(table, {})
+        return [
+            path
+            for path in self._live[table]
+            if self._names[path] not in known and self._is_asked_for(self._names[path])
         ]
-        return " union all by name ".join(parts)
 
     def _is_asked_for(self, name: str) -> bool:
         return self._partitions is None or partition_of(name) in self._partitions
@@ -187,33 +188,23 @@ class Gathering:
 
     # -- what folds with what is new --------------------------------------------------------------------------------
 
-    def _follow(self, units: str) -> bool:
-        """Gather the facts of these units of the segments, and all that these lead to; whether there were any."""
-        if not self.manifest.segments:
-            return False
-        found = self._touch(units)
-        if found:
-            self._load_touched()
-        while True:
+    def _close(self) -> None:
+        """Gather the facts of all units of the segments that the gathered ones lead to."""
+        self._run("edges")
+        while self._touch_and_load(_BY_SCOPE) or self._touch_and_load(gather_sql("ties")):
             self._run("edges")
-            if not (self._touch(_BY_SCOPE) or self._touch(gather_sql("ties"))):
-                return found
-            self._load_touched()
 
-    def _touch(self, units: str) -> bool:
-        """Find units that no longer hold in the segments; whether any is new."""
+    def _touch_and_load(self, units: str) -> bool:
+        """Find units that no longer hold in the segments, and load their facts; whether any is new."""
         self._database.execute(
             f"create or replace table touching as select distinct unit from ({units.rstrip().rstrip(';')})"
             " where unit not in (select unit from touched)"
         )
-        return bool(self._rows("select count(*) from touching")[0][0])
-
-    def _load_touched(self) -> None:
-        """The facts of the units that were touched last; from here on these are among those touched."""
-        since, until = self._rows("select min(since), max(until) from links semi join touching using (unit)")[0]
-        projects = {
-            name for (name,) in self._rows("select distinct project from links semi join touching using (unit)")
-        }
+        since, until, projects = self._rows(
+            "select min(since), max(until), list(distinct project) from links semi join touching using (unit)"
+        )[0]
+        if since is None:
+            return False
         for table in SEGMENT_FACTS:
             paths = [path for path in self._live[table] if self._is_within(path, projects, str(since), str(until))]
             or_selection = "" if table == "selections" else _OR_SELECTION
@@ -221,8 +212,9 @@ class Gathering:
         self._database.execute(
             "insert into touched select distinct segment, unit from links semi join touching using (unit)"
         )
+        return True
 
-    def _is_within(self, path: str, projects: set[str], since: str, until: str) -> bool:
+    def _is_within(self, path: str, projects: Collection[str], since: str, until: str) -> bool:
         project, date = partition_of(self._names[path])
         return project in projects and since <= date <= until
 
@@ -250,13 +242,9 @@ def partition_of(name: str) -> Partition:
     return unquote(project.removeprefix("project=")), unquote(date.removeprefix("date="))
 
 
-def _name(folder: Path, path: str) -> str:
-    return path.removeprefix("file://").removeprefix(f"{folder}/")
-
-
-def read_segments(store: SegmentStore, table: str, segments: Sequence[Segment]) -> str:
-    """A source of the rows of segments, masked ones too."""
-    return f"read_parquet([{', '.join(literal(store.path(segment.files[table])) for segment in segments)}])"
+def live_files(lake: Lake, table: str) -> dict[str, str]:
+    """Paths of the live files by their names below the table's folder."""
+    return {str(Path(path).relative_to(lake.root / table)): path for path in lake.files(table)}
 
 
 def gather_sql(name: str) -> str:

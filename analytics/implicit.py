@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from analytics.fetch import fetch
 from collector.tables import TABLES
-from pickwise.embed import WORDS, Embedder, EmbedderUnavailable, load_embedder
+from pickwise.embed import Embedder, EmbedderUnavailable, load_embedder
 from pickwise.events import derive_event_id
 from pickwise.text import terms
 
@@ -119,10 +119,8 @@ def similarity(embedder: str) -> Similar:
 
     def similar(pairs: Sequence[tuple[str, str]]) -> NDArray[np.bool_]:
         try:
-            model = load_embedder(embedder) if embedder != WORDS else None
+            model = load_embedder(embedder)
         except EmbedderUnavailable:
-            model = None
-        if model is None:
             return np.array([_jaccard(first, second) >= SIMILAR_JACCARD for first, second in pairs], dtype=np.bool_)
         return _cosines(model, pairs) >= SIMILAR_COSINE
 

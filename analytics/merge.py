@@ -8,8 +8,7 @@ from contextlib import closing
 import duckdb
 
 from analytics.database import literal, open_database
-from analytics.gather import read_segments
-from analytics.segments import SEGMENT_TABLES, Manifest, Segment, SegmentStore
+from analytics.segments import SEGMENT_TABLES, Manifest, Segment, SegmentStore, unmasked
 
 #: So many segments of a size are kept; sizes in facts.
 _MOST_SEGMENTS = 12
@@ -47,6 +46,17 @@ def copy_into(database: duckdb.DuckDBPyConnection, store: SegmentStore, name: st
     return file
 
 
+def first_offers(candidates: str, selections: str, number: int) -> str:
+    """A query of when each name was first offered and received in a segment, and by which units."""
+    return f"""
+        select project, skill_id, min(time) as time, min(received_at) as received_at,
+            arg_min(unit, (time, unit)) as time_unit, arg_min(unit, (received_at, unit)) as received_unit,
+            {number}::uinteger as segment
+        from {candidates} join (select project, event_id, received_at from {selections}) using (project, event_id)
+        group by project, skill_id
+    """
+
+
 def put_masks(database: duckdb.DuckDBPyConnection, store: SegmentStore, manifest: Manifest) -> None:
     """Write the table ``masks`` for the next manifest, which tells how much of each segment is masked."""
     counts = dict(database.execute("select segment, count(distinct unit) from masks group by segment").fetchall())
@@ -73,28 +83,12 @@ def _merged(
     manifest.next_segment += 1
     files = {}
     for table in (*SEGMENT_TABLES, "links"):
-        rows = " union all by name ".join(_unmasked(store, table, segment) for segment in group)
+        rows = unmasked(store, table, group)
         columns = f"* replace ({number}::uinteger as segment)" if table == "links" else "*"
         files[table] = copy_into(database, store, f"{table}-{number}", f"select {columns} from ({rows})")
-    offers = f"""
-        select project, skill_id, min(time) as time, min(received_at) as received_at,
-            arg_min(unit, (time, unit)) as time_unit, arg_min(unit, (received_at, unit)) as received_unit,
-            {number}::uinteger as segment
-        from {literal(store.path(files["candidates"]))}
-        join (select project, event_id, received_at from {literal(store.path(files["selections"]))})
-            using (project, event_id)
-        group by project, skill_id
-    """
+    candidates, selections = (literal(store.path(files[table])) for table in ("candidates", "selections"))
+    offers = first_offers(candidates, selections, number)
     files["offers"] = copy_into(database, store, f"offers-{number}", offers)
     (units,) = database.execute(f"select count(distinct unit) from {literal(store.path(files['links']))}").fetchall()[0]
     share = units / max(1, sum(segment.units for segment in group))
     return Segment(number, round(share * sum(segment.facts for segment in group)), units, files)
-
-
-def _unmasked(store: SegmentStore, table: str, segment: Segment) -> str:
-    rows = f"select * from {read_segments(store, table, [segment])}"
-    return (
-        f"{rows} where unit not in (select unit from masks where segment = {segment.number})"
-        if segment.masked
-        else rows
-    )

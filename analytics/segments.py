@@ -8,8 +8,8 @@ that is missing, or was made by another version, only means that everything is f
 from __future__ import annotations
 
 import hashlib
-import shutil
 import time
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +17,7 @@ from pathlib import Path
 import duckdb
 import msgspec
 
+from analytics.database import literal
 from collector.durable import sync, write_whole
 from collector.tables import TABLES
 
@@ -116,9 +117,23 @@ class SegmentStore:
             if path.name not in named and path.suffix == ".parquet" and path.stat().st_mtime <= oldest:
                 path.unlink(missing_ok=True)
 
-    def clear(self) -> None:
-        """Forget all of it; the next reading folds anew."""
-        shutil.rmtree(self.root, ignore_errors=True)
+
+def read_segments(store: SegmentStore, table: str, segments: Iterable[Segment]) -> str:
+    """A source of the rows of segments, masked ones too."""
+    return f"read_parquet([{', '.join(literal(store.path(segment.files[table])) for segment in segments)}])"
+
+
+def unmasked(store: SegmentStore, table: str, segments: Sequence[Segment], touched: Collection[int] = ()) -> str:
+    """A query of the rows of segments whose units are not in ``masks``, which names units of these ``touched`` too."""
+    dirty = [segment for segment in segments if segment.masked or segment.number in touched]
+    whole = [segment for segment in segments if segment not in dirty]
+    parts = [f"select * from {read_segments(store, table, whole)}"] if whole else []
+    parts += [
+        f"select * from {read_segments(store, table, [segment])}"
+        f" where unit not in (select unit from masks where segment = {segment.number})"
+        for segment in dirty
+    ]
+    return " union all by name ".join(parts)
 
 
 @cache

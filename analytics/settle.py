@@ -26,8 +26,8 @@ from analytics.fold import (
     run_steps,
     tables,
 )
-from analytics.gather import Gathering, Partition, gather_sql, partition_of
-from analytics.merge import copy_into, merge, put_masks
+from analytics.gather import Gathering, Partition, gather_sql, live_files, partition_of
+from analytics.merge import copy_into, first_offers, merge, put_masks
 from analytics.segments import GRACE_S, SEGMENT_FACTS, SEGMENT_TABLES, Manifest, Segment, SegmentStore
 from analytics.units import label
 from collector.lake import Lake
@@ -101,7 +101,7 @@ def is_due(data_dir: Path) -> bool:
     """Whether many facts are not settled, or settled ones are no longer in the lake's files."""
     lake, store = Lake(data_dir), SegmentStore(data_dir)
     covered = store.manifest().covered
-    gone = any(covered.get(table, {}).keys() - _files(lake, table).keys() for table in SEGMENT_FACTS)
+    gone = any(covered.get(table, {}).keys() - live_files(lake, table).keys() for table in SEGMENT_FACTS)
     return gone or unsettled_bytes(lake, store) >= _DUE_BYTES
 
 
@@ -111,20 +111,15 @@ def unsettled_bytes(lake: Lake, store: SegmentStore) -> int:
     return sum(
         _size(path)
         for table in SEGMENT_FACTS
-        for name, path in _files(lake, table).items()
+        for name, path in live_files(lake, table).items()
         if name not in covered.get(table, {})
     )
 
 
-def _files(lake: Lake, table: str) -> dict[str, Path]:
-    """Live files by their name below the table's folder."""
-    return {str(Path(path).relative_to(lake.root / table)): Path(path) for path in lake.files(table)}
-
-
-def _size(path: Path) -> int:
+def _size(path: str) -> int:
     """In bytes; 0 for a file that has just gone, as when a session is forgotten."""
     try:
-        return path.stat().st_size
+        return Path(path).stat().st_size
     except FileNotFoundError:
         return 0
 
@@ -134,7 +129,7 @@ def _steps(lake: Lake, store: SegmentStore) -> Iterator[list[Partition]]:
     manifest = store.manifest()
     sizes: dict[Partition, int] = {}
     for table in SEGMENT_FACTS:
-        live = _files(lake, table)
+        live = live_files(lake, table)
         for name in live.keys() ^ manifest.covered.get(table, {}).keys():
             partition = partition_of(name)
             sizes[partition] = sizes.get(partition, 0) + (_size(live[name]) if name in live else 0)
@@ -178,7 +173,7 @@ class _Step:
             self._judge()
         self._set_aside()
         segments = [self._write(manifest, chunk) for chunk in self._chunks()]
-        self._take(None, (*SELECTION_STEPS, *REGISTRY_STEPS))
+        self._take(None, REGISTRY_STEPS)
         manifest.covered, manifest.watermarks = self._gathering.settled_state()
         self._mask(manifest)
         manifest.segments += segments
@@ -197,7 +192,7 @@ class _Step:
         for chunk in self._chunks():
             self._take(chunk, SELECTION_STEPS)
             self._database.execute(_OFFERED)
-        self._take(None, (*SELECTION_STEPS, *REGISTRY_STEPS))
+        self._take(None, REGISTRY_STEPS)
         for table in SEGMENT_FACTS:
             self._database.execute(f"drop table fact_{table}")
             self._database.execute(f"alter table gathered_{table} rename to fact_{table}")
@@ -226,7 +221,7 @@ class _Step:
         run_steps(self._database, steps)
 
     def _write(self, manifest: Manifest, chunk: int) -> Segment:
-        self._take(chunk, (*SELECTION_STEPS, *REGISTRY_STEPS, *ROW_STEPS))
+        self._take(chunk, (*REGISTRY_STEPS, *ROW_STEPS))
         number = manifest.next_segment
         manifest.next_segment += 1
         of_chunk = f"(from event_units where chunk = {chunk})"
@@ -235,14 +230,7 @@ class _Step:
             for table in SEGMENT_TABLES
         }
         rows["links"] = f"select *, {number}::uinteger as segment from linked semi join {of_chunk} using (unit)"
-        rows["offers"] = f"""
-            select project, skill_id, min(time) as time, min(received_at) as received_at,
-                arg_min(unit, (time, unit)) as time_unit, arg_min(unit, (received_at, unit)) as received_unit,
-                {number}::uinteger as segment
-            from candidates c join (select project, event_id, received_at from selections) using (project, event_id)
-            join {of_chunk} using (project, event_id)
-            group by project, skill_id
-        """
+        rows["offers"] = first_offers(f"candidates join {of_chunk} using (project, event_id)", "selections", number)
         ((facts, units),) = self._rows(f"select sum(facts)::bigint, count(distinct unit) from {of_chunk}")
         files = {
             table: copy_into(self._database, self._store, f"{table}-{number}", query) for table, query in rows.items()

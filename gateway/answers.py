@@ -56,7 +56,7 @@ def answers_router(settings: Settings) -> APIRouter:
             lambda: metric(tables.connect(), name, project=project, start=window[0], end=window[1], by=_split(by))
         )
 
-    @router.get("/v1/report", responses={200: {"content": {kind.split(";")[0]: {} for kind in _MEDIA_TYPES.values()}}})
+    @router.get("/v1/report", responses={200: {"content": {kind: {} for kind in _MEDIA_TYPES.values()}}})
     def read_report(
         project: Project,
         start: From = None,

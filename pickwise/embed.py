@@ -96,4 +96,6 @@ class SentenceTransformerEmbedder:
 @lru_cache(maxsize=4)
 def load_embedder(name: str = "use") -> Embedder:
     """The embedder of that setting, loaded once a process. Raises EmbedderUnavailable with the mend."""
+    if name == WORDS:
+        raise EmbedderUnavailable(f"the setting `{WORDS}` wants none: similarity goes by words")
     return UniversalSentenceEncoder() if name == "use" else SentenceTransformerEmbedder(name)
