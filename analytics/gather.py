@@ -62,15 +62,8 @@ _OLD = f"""
     with scopes as (select distinct scope from links semi join touching using (unit))
     select f.* exclude (filename) from {_WITH_WATERMARK}
     where (f.filename in (select name from covered where tab = 'TABLE') or ({_IS_OLD} and {_UNDISTURBED}))
-        and (
-            scope_of('trace', f.project, f.trace_id) in (from scopes)
-            or scope_of('session', f.project, f.session_id) in (from scopes)
-            or ((f.trace_id is null or f.span_id is null) and (
-                scope_of('event', f.project, f.event_id) in (from scopes)OR_SELECTION
-            ))
-        )
+        and scope_of('event', f.project, f.event_id) in (from scopes)
 """
-_OR_SELECTION = " or scope_of('event', f.project, f.selection_id) in (from scopes)"
 _BY_SCOPE = "select unit from links where scope in (select b from edges)"
 _GONE = "select unit from links l join disturbed d on d.project = l.project and d.date between l.since and l.until"
 
@@ -207,8 +200,7 @@ class Gathering:
             return False
         for table in SEGMENT_FACTS:
             paths = [path for path in self._live[table] if self._is_within(path, projects, str(since), str(until))]
-            or_selection = "" if table == "selections" else _OR_SELECTION
-            self._execute(_OLD.replace("TABLE", table).replace("OR_SELECTION", or_selection), paths)
+            self._execute(_OLD.replace("TABLE", table), paths)
         self._database.execute(
             "insert into touched select distinct segment, unit from links semi join touching using (unit)"
         )

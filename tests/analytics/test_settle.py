@@ -158,6 +158,15 @@ def test_a_verdict_finds_a_settled_selection(house: House, tmp_path: Path) -> No
     same_as_whole(house, tmp_path / "whole")
 
 
+def test_an_id_that_comes_again_in_another_trace_is_one_event(house: House, tmp_path: Path) -> None:
+    house.write(*of_record(1, selection("a", span_id="1" * 16, query="rain")))
+    settle(house.folder)
+    house.write(*of_record(2, selection("a", span_id="2" * 16, trace_id="b" * 32, query="rain tomorrow")))
+    assert house.row("select query from selections") == {"query": "rain tomorrow"}
+    settle(house.folder)
+    same_as_whole(house, tmp_path / "whole")
+
+
 def test_many_small_segments_become_one(house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "_MOST_SEGMENTS", 3)
     for number in range(1, 8):

@@ -1,14 +1,6 @@
--- Units in the segments that the gathered facts reach by an id alone.
-with wanted as (
-    select project, selection_id as event_id from fact_calls where selection_id is not null
-    union
-    select project, selection_id from fact_feedback where selection_id is not null
-),
-absent as (
-    from wanted anti join fact_selections using (project, event_id)
-),
+-- Units in the segments that the gathered facts reach by the id of a call.
 -- Verdicts on a call id that no gathered call of their own trace or session has.
-verdicts as (
+with verdicts as (
     select project, call_id, coalesce(time, received_at) as time
     from fact_feedback f
     where call_id is not null and selection_id is null and not exists (
@@ -25,15 +17,9 @@ by_call as (
         partition by v.project, v.call_id, v.time order by c.started_at <= v.time desc, c.started_at desc, c.call_key
     ) = 1
 )
-select unit from settled_selections semi join absent using (project, event_id)
-union
 from by_call
 union
--- Verdicts that were settled before what they are about.
-select unit
-from settled_feedback f
-semi join fact_selections s on s.project = f.project and s.event_id = f.selection_id
-union
+-- Verdicts that were settled before the call that they are about.
 select unit
 from settled_feedback f
 semi join (select distinct project, call_id from fact_calls where call_id is not null) c
