@@ -106,13 +106,15 @@ def chains(
     min_support: float = MIN_SUPPORT,
     excluded: Sequence[str] = (),
     now: datetime | None = None,
+    status: pl.DataFrame | None = None,
 ) -> dict[str, Any]:
     """The chains of sessions by their calls with ``start`` <= time < ``end``, without those of excluded environments.
 
     ``judged``: sessions that are known to have succeeded or not; ``successful``: how many did. ``chains``: each with
     its ``skills`` in order, ``sessions`` (successful ones that contain it), ``support``, ``confidence``, ``lift``,
     ``success`` with its 95 % interval over ``n`` (all judged sessions that contain it), ``time`` (the last call of the
-    newest of ``sessions``), and whether it is ``feasible`` as of ``now``, by its ``checks``.
+    newest of ``sessions``), and whether it is ``feasible`` as of ``now``, by its ``checks``. ``status``: rows of
+    ``skill_status``, where they are newer than those of the connection.
     """
     calls = fetch(
         connection,
@@ -126,7 +128,7 @@ def chains(
     )
     sessions = calls.unique("session")
     successful = int(sessions["is_good"].sum())
-    checker = chains_checks.load_checker(connection, project, now or datetime.now(UTC))
+    checker = chains_checks.load_checker(connection, project, now or datetime.now(UTC), status)
     return {
         "project": project,
         "min_support": min_support,
@@ -219,7 +221,8 @@ def renew(
     connection: duckdb.DuckDBPyConnection, lake: Lake, project: str, now: datetime, excluded: Sequence[str]
 ) -> int:
     """Make the table ``chains`` hold what is found as of ``now``; how many chains. What is the same is not written."""
-    found = chains(connection, project, end=now, excluded=excluded, now=now)["chains"]
+    status = lake.select("skill_status", pl.col("project") == project).unique()
+    found = chains(connection, project, end=now, excluded=excluded, now=now, status=status)["chains"]
     schema = TABLES["chains"]
     stamps = {"project": project, "computed_at": now}
     records = [

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 import duckdb
+import polars as pl
 
 from analytics.fetch import fetch
 from analytics.status import current_status
@@ -55,11 +56,13 @@ class Checker:
         return {"feasible": NO if NO in verdicts else UNKNOWN if UNKNOWN in verdicts else "yes", "checks": checks}
 
 
-def load_checker(connection: duckdb.DuckDBPyConnection, project: str, now: datetime) -> Checker:
-    """A checker as of ``now``."""
+def load_checker(
+    connection: duckdb.DuckDBPyConnection, project: str, now: datetime, status: pl.DataFrame | None = None
+) -> Checker:
+    """A checker as of ``now``. ``status``: rows of ``skill_status``, where they are newer than the connection's."""
     degraded = {
         row["skill_id"]: row["reason"]
-        for row in current_status(connection, project, now).iter_rows(named=True)
+        for row in current_status(connection, project, now, status).iter_rows(named=True)
         if row["status"] == "degraded"
     }
     steps = {

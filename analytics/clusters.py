@@ -46,21 +46,29 @@ _OF_WORDS = Closeness(apart=0.8, joins=0.3)
 
 # The newest day's first, those asked most first.
 _NEW = """
-SELECT md5(query) AS query_key, any_value(query) AS query, min(time) AS time
-FROM selections
-WHERE project = $project AND time >= $start AND time < $end
-    AND trim(query) <> '' AND NOT regexp_full_match(query, 'hash:[0-9a-f]{32}')
+WITH asked AS (
+    SELECT query, min(time) AS time, max(time) AS last_time, count(*) AS times
+    FROM selections WHERE project = $project AND time >= $start AND time < $end GROUP BY query
+)
+SELECT md5(query) AS query_key, query, time
+FROM asked
+WHERE trim(query) <> '' AND NOT regexp_full_match(query, 'hash:[0-9a-f]{32}')
     AND md5(query) NOT IN (
         SELECT query_key FROM query_clusters WHERE project = $project AND embedding_version = $version
     )
-GROUP BY query_key ORDER BY max(time)::DATE DESC, count(*) DESC, query_key LIMIT $room
+ORDER BY last_time::DATE DESC, times DESC, query_key LIMIT $room
 """
 _TONIGHT = "SELECT count(*) AS n FROM query_clusters WHERE project = $project AND computed_at >= $midnight"
-_KEYS = "SELECT DISTINCT md5(query) AS query_key FROM selections WHERE project = $project AND query IS NOT NULL"
+_KEYS = """
+SELECT md5(query) AS query_key
+FROM (SELECT DISTINCT query FROM selections WHERE project = $project AND query IS NOT NULL)
+"""
 _ASKED = """
-SELECT md5(query) AS query_key, any_value(query) AS query,
-    list(DISTINCT coalesce(session_id, trace_id, event_id))[:$sessions] AS sessions
-FROM selections WHERE project = $project AND query IS NOT NULL GROUP BY query_key
+SELECT md5(query) AS query_key, query, sessions
+FROM (
+    SELECT query, list(DISTINCT coalesce(session_id, trace_id, event_id))[:$sessions] AS sessions
+    FROM selections WHERE project = $project AND query IS NOT NULL GROUP BY query
+)
 """
 
 

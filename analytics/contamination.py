@@ -89,7 +89,7 @@ FROM pick_similarities p JOIN selections s USING (project, event_id)
 WHERE project = $project AND p.computed_at >= $midnight
 """
 _KEPT = """
-SELECT event_id FROM selections WHERE project = $project AND n_picks > 0
+SELECT event_id FROM selections SEMI JOIN compared USING (event_id) WHERE project = $project AND n_picks > 0
 """
 
 
@@ -103,7 +103,8 @@ def compare(
     midnight = datetime(now.year, now.month, now.day, tzinfo=now.tzinfo)
     (tonight,) = fetch(connection, _TONIGHT, project=project, midnight=midnight)["n"]
     left = max(MAX_QUERIES - tonight, 0)
-    described = _Descriptions(fetch(connection, _DESCRIPTIONS, project=project), vectors)
+    described = _Descriptions(fetch(connection, _DESCRIPTIONS, project=project))
+    meanings = vectors.of(described.texts)
     rows: list[dict[str, Any]] = []
     done = []
     for day in sorted(days, reverse=True):
@@ -114,8 +115,8 @@ def compare(
         queries = list(dict.fromkeys(pick["query"] for pick in picks))
         taken = set(queries[:left])
         left -= len(taken)
-        vectors.of(sorted(taken))
-        rows += [_compared(pick, described, vectors) for pick in picks if pick["query"] in taken]
+        cosines = dict(zip(sorted(taken), vectors.of(sorted(taken)) @ meanings.T, strict=True))
+        rows += [_compared(pick, described, cosines[pick["query"]]) for pick in picks if pick["query"] in taken]
         if len(taken) < len(queries):
             break
         done.append(day)
@@ -129,9 +130,11 @@ def tidy(connection: duckdb.DuckDBPyConnection, lake: Lake, project: str) -> Non
     Raises DeltaError when another process changed the same files; the next night finds the same.
     """
     of_project = pl.col("project") == project
-    kept = fetch(connection, _KEPT, project=project)["event_id"]
     key = ["event_id", "skill_id"]
     rows = lake.select("pick_similarities", of_project, [*key, "computed_at"])
+    connection.register("compared", rows.select(pl.col("event_id").unique()).to_arrow())
+    kept = fetch(connection, _KEPT, project=project)["event_id"]
+    connection.unregister("compared")
     standing = rows.filter(pl.col("event_id").is_in(kept.implode())).group_by(key).agg(pl.col("computed_at").max())
     if standing.height < rows.height:
         mark = pl.struct(*key, "computed_at")
@@ -139,29 +142,32 @@ def tidy(connection: duckdb.DuckDBPyConnection, lake: Lake, project: str) -> Non
 
 
 class _Descriptions:
-    """The description of each skill over time, and its vector."""
+    """The description of each skill over time, by its place among all of them."""
 
-    def __init__(self, history: pl.DataFrame, vectors: TextVectors) -> None:
-        self._vectors = vectors
-        self._history: dict[str, list[dict[str, Any]]] = {}
+    def __init__(self, history: pl.DataFrame) -> None:
+        self.texts = history["description"].unique(maintain_order=True).to_list()
+        places = {text: place for place, text in enumerate(self.texts)}
+        self._history: dict[str, list[tuple[datetime, datetime | None, int]]] = {}
         for row in history.iter_rows(named=True):
-            self._history.setdefault(row["skill_id"], []).append(row)
+            state = row["valid_from"], row["valid_to"], places[row["description"]]
+            self._history.setdefault(row["skill_id"], []).append(state)
 
-    def at(self, skill_id: str, time: datetime) -> str | None:
-        for state in reversed(self._history.get(skill_id, [])):
-            if state["valid_from"] <= time and (state["valid_to"] is None or time < state["valid_to"]):
-                return str(state["description"])
+    def at(self, skill_ids: Sequence[str], time: datetime) -> list[int]:
+        """Of the skills that had one then."""
+        found = (self._at(skill_id, time) for skill_id in skill_ids)
+        return [place for place in found if place is not None]
+
+    def _at(self, skill_id: str, time: datetime) -> int | None:
+        for valid_from, valid_to, place in reversed(self._history.get(skill_id, [])):
+            if valid_from <= time and (valid_to is None or time < valid_to):
+                return place
         return None
 
-    def vectors_at(self, skill_ids: Sequence[str], time: datetime) -> Vectors:
-        found = [text for text in (self.at(skill_id, time) for skill_id in skill_ids) if text is not None]
-        return self._vectors.of(found)
 
-
-def _compared(pick: dict[str, Any], described: _Descriptions, vectors: TextVectors) -> dict[str, Any]:
-    (query,) = vectors.of([pick["query"]])
-    (own,) = described.vectors_at([pick["skill_id"]], pick["time"]) @ query
-    others = described.vectors_at(pick["unpicked"], pick["time"]) @ query
+def _compared(pick: dict[str, Any], described: _Descriptions, cosines: Vectors) -> dict[str, Any]:
+    """``cosines``: of the pick's query to each description."""
+    (own,) = cosines[described.at([pick["skill_id"]], pick["time"])]
+    others = cosines[described.at(pick["unpicked"], pick["time"])]
     names = ("time", "event_id", "skill_id", "previous_skill_id", "basis")
     return {name: pick[name] for name in names} | {
         "date": pick["time"].date(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
+from analytics import rollups
 from analytics.fold import (
     REGISTRY_STEPS,
     ROW_STEPS,
@@ -41,5 +42,7 @@ def fold(database: duckdb.DuckDBPyConnection, lake: Lake, store: SegmentStore) -
             database.execute(
                 f"create view {table} as from folded_{table} union all by name select * exclude (unit) from ({rows})"
             )
+        touched = {number for (number,) in database.execute("select distinct segment from touched").fetchall()}
+        rollups.create_views(database, store, gathering.manifest, touched)
         for view in ("links", *(f"settled_{table}" for table in SEGMENT_TABLES)):
             database.execute(f"drop view {view}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import duckdb
 import polars as pl
 
-from analytics.query import metric
+from analytics.metrics.declarations import BY_NAME
+from analytics.query import metric, quantiles
+from analytics.rollups import SKIPS, Span, measure_of, rolled, rows_of, sums
 from pickwise.events import DEFAULT_PROJECT
 
 _WINDOW = "project = $project and (time >= $start or $start is null) and (time < $end or $end is null)"
@@ -51,43 +53,63 @@ def skills(
     ``impressions``, ``picks``, ``skips``, ``acceptance``, ``calls``, ``finished``, ``failed``, ``success``,
     ``latency_mean_ms``, ``latency_p99_ms``. The status is today's, the counts are the window's.
     """
-    return _frame(
-        connection,
-        f"""
+    span = Span(start, end)
+    by_skill = ("skill",)
+    waits = BY_NAME["stage_latency_ms"]
+
+    def counted(name: str) -> str:
+        measure = measure_of(BY_NAME[name], by_skill)
+        assert measure is not None
+        return sums(connection, measure, by_skill, span)
+
+    query = f"""
         with registry as (
             select * from skills where project = $project and authoritative and valid_to is null
         ),
         shown as (
-            select coalesce(registry_skill_id, skill_id) as skill_id, count(*) as impressions,
-                count(*) filter (picked) as picks, count(*) filter (skipped) as skips
-            from candidates where not closing and {_WINDOW} group by 1
+            select skill_ as skill_id, sum(n)::bigint as impressions, sum(k)::bigint as picks
+            from ({counted("acceptance_rate")}) group by skill_
+        ),
+        passed_over as (
+            select skill_ as skill_id, sum(k)::bigint as skips
+            from ({sums(connection, SKIPS, by_skill, span)}) group by skill_
+        ),
+        finished as (
+            select skill_ as skill_id, sum(n)::bigint as finished, sum(k)::bigint as failed
+            from ({counted("failed_tool_rate")}) group by skill_
+        ),
+        timed as materialized (
+            select 'call' as stage_, skill_, bucket, sum(n) as n, sum(k) as k, sum(total) as total
+            from ({counted("stage_latency_ms")}) group by all
         ),
         called as (
-            select coalesce(registry_skill_id, skill_id) as skill_id, count(*) as calls, count(ok) as finished,
-                count(*) filter (not ok) as failed,
-                avg(latency_ms) filter (latency_ms >= 0) as latency_mean_ms,
-                quantile_cont(latency_ms, 0.99) filter (latency_ms >= 0) as latency_p99_ms
-            from calls where {_WINDOW} group by 1
+            select skill_ as skill_id, sum(n)::bigint as calls,
+                sum(total) / sum(n) filter (bucket is not null) as latency_mean_ms
+            from timed group by skill_
+        ),
+        waits as (
+            select skill as skill_id, p99 as latency_p99_ms
+            from ({quantiles(connection, waits, ("stage", *by_skill), project, span, lambda: "from timed")})
         ),
         standing as (
             select skill_id, arg_max(status, time) as status from skill_status where project = $project group by 1
         )
         select skill_id, r.name, r.domain, r.is_active, r.source, t.status,
-            coalesce(s.impressions, 0) as impressions, coalesce(s.picks, 0) as picks, coalesce(s.skips, 0) as skips,
+            coalesce(s.impressions, 0) as impressions, coalesce(s.picks, 0) as picks, coalesce(p.skips, 0) as skips,
             s.picks / s.impressions as acceptance,
-            coalesce(c.calls, 0) as calls, coalesce(c.finished, 0) as finished, coalesce(c.failed, 0) as failed,
-            if(c.finished > 0, 1 - c.failed / c.finished, null) as success,
-            c.latency_mean_ms, c.latency_p99_ms
+            coalesce(c.calls, 0) as calls, coalesce(f.finished, 0) as finished, coalesce(f.failed, 0) as failed,
+            if(f.finished > 0, 1 - f.failed / f.finished, null) as success,
+            c.latency_mean_ms, w.latency_p99_ms
         from registry r
         full join shown s using (skill_id)
         full join called c using (skill_id)
+        left join passed_over p using (skill_id)
+        left join finished f using (skill_id)
+        left join waits w using (skill_id)
         left join standing t using (skill_id)
         order by calls desc, impressions desc, skill_id
-        """,
-        project=project,
-        start=start,
-        end=end,
-    )
+        """
+    return _frame(connection, query, project=project)
 
 
 def alerts(connection: duckdb.DuckDBPyConnection, *, project: str = DEFAULT_PROJECT, limit: int = 100) -> pl.DataFrame:
@@ -166,19 +188,29 @@ def matching_selections(
 
 def kept(connection: duckdb.DuckDBPyConnection, *, project: str = DEFAULT_PROJECT) -> dict[str, Any]:
     """What is kept of a project: ``first`` and ``last`` event time (None: nothing), ``selections``, ``calls``."""
-    (row,) = _frame(
-        connection,
-        """
-        select min(time) as first, max(time) as last, count(*) filter (kind = 'selection') as selections,
-            count(*) filter (kind = 'call') as calls
-        from (
-            select time, 'selection' as kind from selections where project = $project
-            union all select time, 'call' from calls where project = $project
-        )
-        """,
-        project=project,
-    ).to_dicts()
-    return row
+    told = {table: _kept(connection, table, project) for table in ("selections", "calls")}
+    times = [row[name] for row in told.values() for name in ("first", "last") if row[name] is not None]
+    return {
+        "first": min(times, default=None),
+        "last": max(times, default=None),
+        **{table: row["rows"] for table, row in told.items()},
+    }
+
+
+def _kept(connection: duckdb.DuckDBPyConnection, table: str, project: str) -> dict[str, Any]:
+    """``first`` and ``last`` time and number of ``rows``; where rollups tell the hours, only theirs are read."""
+    rolled_up = rolled(connection, rows_of(table))
+    if rolled_up is None:
+        query = f"select min(time) as first, max(time) as last, count(*) as rows from {table} where project = $project"
+        return _frame(connection, query, project=project).to_dicts()[0]
+    query = f"select min(hour) as first, max(hour) as last, coalesce(sum(n), 0)::bigint as rows from {rolled_up}"
+    (found,) = _frame(connection, f"{query} where project = $project", project=project).to_dicts()
+    for name, extreme in (("first", "min"), ("last", "max")):
+        if found[name] is not None:
+            hour = Span(found[name], found[name] + timedelta(hours=1))
+            query = f"select {extreme}(time) as time from {table} where {hour.holds('time')}"
+            found[name] = _frame(connection, query, project=project)["time"].item()
+    return found
 
 
 def degraded_spells(

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 import duckdb
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from analytics.fetch import fetch
 from collector.tables import TABLES
-from pickwise.embed import Embedder, EmbedderUnavailable, load_embedder
+from pickwise.embed import Embedder, EmbedderUnavailable, Vectors, load_embedder
 from pickwise.events import derive_event_id
 from pickwise.text import terms
 
@@ -32,16 +33,33 @@ SIMILAR_JACCARD = 0.35
 #: A query of which only a keyed hash was kept: it has no words to compare.
 _HASHED = re.compile(r"^hash:[0-9a-f]{32}$")
 
-_SELECTIONS = """
-SELECT event_id, time, session_id, trace_id, turn, query, ranked, closing, n_picks, agent, model, environment, release
-FROM selections
-WHERE project = $project AND time >= $start AND time < $end AND session_id IS NOT NULL
+# Of sessions in which something followed soon enough.
+_SELECTIONS = f"""
+WITH turns AS (
+    SELECT event_id, time, session_id, trace_id, turn, query, ranked, closing, n_picks, agent, model, environment,
+           release
+    FROM selections
+    WHERE project = $project AND time >= $since AND time < $end AND session_id IS NOT NULL
+),
+followed AS (
+    SELECT session_id, time, lag(time) OVER (PARTITION BY session_id ORDER BY time, event_id) AS previous FROM turns
+)
+FROM turns SEMI JOIN (
+    FROM followed WHERE time >= $start AND time <= previous + INTERVAL {REASKED_WITHIN.seconds} SECONDS
+) USING (session_id)
 """
+# Of sessions that called the skill with other argument names too.
 _CALLS = """
-SELECT call_key, event_id, selection_id, call_id, time, session_id, trace_id, skill_id, latency_ms, ok, args_keys,
-       ordinal, agent, model, environment, release
-FROM calls
-WHERE project = $project AND time >= $start AND time < $end AND session_id IS NOT NULL AND args_keys IS NOT NULL
+WITH told AS (
+    SELECT call_key, event_id, selection_id, call_id, time, session_id, trace_id, skill_id, latency_ms, ok, args_keys,
+           ordinal, agent, model, environment, release
+    FROM calls
+    WHERE project = $project AND time >= $since AND time < $end AND session_id IS NOT NULL AND args_keys IS NOT NULL
+)
+FROM told SEMI JOIN (
+    SELECT session_id, skill_id FROM told GROUP BY ALL
+    HAVING max(time) >= $start AND min(args_keys) <> max(args_keys)
+) USING (session_id, skill_id)
 """
 _KNOWN = """
 SELECT event_id FROM feedback WHERE project = $project AND source = 'implicit' AND time >= $start AND time < $end
@@ -66,14 +84,14 @@ def derive(
     start: datetime,
     end: datetime,
     now: datetime,
-    embedder: str = "use",
+    similar: Similar | None = None,
 ) -> pl.DataFrame:
     """Feedback told by events in [start, end) that the table lacks, as rows of ``feedback``."""
-    window = {"project": project, "start": start - LOOKBACK, "end": end}
-    selections = fetch(connection, _SELECTIONS, **window)
-    calls = fetch(connection, _CALLS, **window)
-    verdicts = [*reasked(selections, similarity(embedder)), *arguments_edited(calls)]
-    known = set(fetch(connection, _KNOWN, **(window | {"start": start}))["event_id"])
+    window = {"project": project, "start": start, "end": end}
+    selections = fetch(connection, _SELECTIONS, since=start - LOOKBACK, **window)
+    calls = fetch(connection, _CALLS, since=start - LOOKBACK, **window)
+    verdicts = [*reasked(selections, similar or similarity()), *arguments_edited(calls)]
+    known = set(fetch(connection, _KNOWN, **window)["event_id"])
     rows = [_feedback(project, verdict, now) for verdict in verdicts if start <= verdict.told_by["time"] < end]
     return pl.DataFrame([row for row in rows if row["event_id"] not in known], schema=TABLES["feedback"])
 
@@ -105,24 +123,28 @@ def arguments_edited(calls: pl.DataFrame) -> list[Verdict]:
     ``calls``: columns of the table of that name, with session and argument names. Calls of one selection run side by
     side: none of them corrects another.
     """
-    ordered = calls.sort("session_id", "skill_id", "time", "ordinal", "call_key")
+    ordered = calls.sort("session_id", "skill_id", "time", "ordinal", "call_key").iter_rows(named=True)
     found: list[Verdict] = []
-    for _, group in ordered.group_by("session_id", "skill_id", maintain_order=True):
-        for earlier, later in pairwise(group.to_dicts()):
+    for _, group in groupby(ordered, key=itemgetter("session_id", "skill_id")):
+        for earlier, later in pairwise(group):
             if earlier["ok"] is True and _follows(earlier, later) and _names(earlier) != _names(later):
                 found.append(Verdict("arguments_edited", earlier, later))
     return found
 
 
-def similarity(embedder: str) -> Similar:
-    """Whether the two queries of each pair ask the same: by embeddings, or by terms where no embedder is installed."""
+def similarity(embedder: str = "use") -> Similar:
+    """Whether the two queries of each pair ask the same: by embeddings, or by terms where no embedder is installed.
+
+    It embeds each text once.
+    """
+    known: dict[str, Vectors] = {}
 
     def similar(pairs: Sequence[tuple[str, str]]) -> NDArray[np.bool_]:
         try:
             model = load_embedder(embedder)
         except EmbedderUnavailable:
             return np.array([_jaccard(first, second) >= SIMILAR_JACCARD for first, second in pairs], dtype=np.bool_)
-        return _cosines(model, pairs) >= SIMILAR_COSINE
+        return _cosines(model, pairs, known) >= SIMILAR_COSINE
 
     return similar
 
@@ -133,10 +155,10 @@ def _user_turns(selections: pl.DataFrame) -> Iterator[list[list[Row]]]:
     One user's turn may need many decisions: those of one trace belong together, unless a model was asked something
     new in it (the query of an unranked selection is the user's; a ranked one's may be the agent's own search).
     """
-    ordered = selections.sort("session_id", "time", "event_id")
-    for _, session in ordered.group_by("session_id", maintain_order=True):
+    ordered = selections.sort("session_id", "time", "event_id").iter_rows(named=True)
+    for _, session in groupby(ordered, key=itemgetter("session_id")):
         turns: list[list[Row]] = []
-        for row in session.iter_rows(named=True):
+        for row in session:
             if turns and _same_turn(turns[-1], row):
                 turns[-1].append(row)
             else:
@@ -179,13 +201,10 @@ def _jaccard(first: str, second: str) -> float:
     return len(left & right) / len(left | right) if left | right else 0.0
 
 
-def _cosines(model: Embedder, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-    texts = sorted({text for pair in pairs for text in pair})
-    position = {text: i for i, text in enumerate(texts)}
-    vectors = model.embed(texts)
-    left = vectors[[position[first] for first, _ in pairs]]
-    right = vectors[[position[second] for _, second in pairs]]
-    return np.asarray((left * right).sum(axis=1), dtype=np.float32)
+def _cosines(model: Embedder, pairs: Sequence[tuple[str, str]], known: dict[str, Vectors]) -> NDArray[np.float32]:
+    new = sorted({text for pair in pairs for text in pair}.difference(known))
+    known.update(zip(new, model.embed(new), strict=True))
+    return np.array([known[first] @ known[second] for first, second in pairs], dtype=np.float32)
 
 
 def _feedback(project: str, verdict: Verdict, now: datetime) -> Row:

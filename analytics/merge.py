@@ -7,8 +7,10 @@ from contextlib import closing
 
 import duckdb
 
+from analytics import rollups
 from analytics.database import literal, open_database
-from analytics.segments import SEGMENT_TABLES, Manifest, Segment, SegmentStore, unmasked
+from analytics.fold import define_macros
+from analytics.segments import SEGMENT_TABLES, Manifest, Segment, SegmentStore, copy_into, unmasked
 
 #: So many segments of a size are kept; sizes in facts.
 _MOST_SEGMENTS = 12
@@ -25,6 +27,7 @@ def merge(store: SegmentStore, *, purge: bool = False) -> None:
     while group := _group(store.manifest().segments, 0.0 if purge else _MOST_MASKED):
         manifest = store.manifest()
         with closing(open_database()) as database:
+            define_macros(database)
             database.execute("create table masks (segment uinteger, unit ubigint)")
             if manifest.masks:
                 database.execute(f"insert into masks from {literal(store.path(manifest.masks))}")
@@ -37,13 +40,6 @@ def merge(store: SegmentStore, *, purge: bool = False) -> None:
             put_masks(database, store, manifest)
         manifest.generation += 1
         store.put(manifest)
-
-
-def copy_into(database: duckdb.DuckDBPyConnection, store: SegmentStore, name: str, query: str) -> str:
-    """Write the rows of a query as a file of the folder; its name."""
-    file = f"{name}.parquet"
-    database.execute(f"copy ({query}) to {literal(store.path(file))} (format parquet, compression zstd)")
-    return file
 
 
 def first_offers(candidates: str, selections: str, number: int) -> str:
@@ -89,6 +85,7 @@ def _merged(
     candidates, selections = (literal(store.path(files[table])) for table in ("candidates", "selections"))
     offers = first_offers(candidates, selections, number)
     files["offers"] = copy_into(database, store, f"offers-{number}", offers)
+    files["rollups"] = copy_into(database, store, f"rollups-{number}", rollups.of_merged(store, group))
     (units,) = database.execute(f"select count(distinct unit) from {literal(store.path(files['links']))}").fetchall()[0]
     share = units / max(1, sum(segment.units for segment in group))
     return Segment(number, round(share * sum(segment.facts for segment in group)), units, files)

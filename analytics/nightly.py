@@ -25,6 +25,7 @@ from analytics.alert_links import dashboard_url
 from analytics.alert_states import AlertBook, locked
 from analytics.alerts import raise_status_changes
 from analytics.notify import Webhooks
+from analytics.rollups import Span, rows_of, sums
 from analytics.rules import SKILL_STATUS
 from analytics.status_rules import micros
 from analytics.tables import Tables
@@ -52,14 +53,13 @@ class DayNotBegun(ValueError):  # noqa: N818 - the caller's mistake
     """The night of a day that lies ahead was asked for."""
 
 
-# What a day holds, as one number: any row that comes, goes or is judged anew changes it.
 _FINGERPRINTS = """
-WITH rows AS (
-    SELECT time, hash(selections) AS content FROM selections WHERE project = $project
-    UNION ALL SELECT time, hash(calls) FROM calls WHERE project = $project
+WITH contents AS (
+    {contents}
 )
-SELECT (time AT TIME ZONE 'UTC')::DATE AS date, count(*) || '-' || bit_xor(content) AS fingerprint
-FROM rows WHERE time < $until GROUP BY date
+SELECT date '1970-01-01' + (epoch_us(hour_) // 86400000000)::INT AS date,
+    sum(n)::BIGINT || '-' || bit_xor(content) AS fingerprint
+FROM contents WHERE hour_ < $until GROUP BY date
 """
 
 
@@ -73,7 +73,7 @@ class _Run:
     now: datetime
     control: Control
     lake: Lake
-    #: One state of the tables for all steps but the last: none of them reads what another one writes.
+    #: One state of the tables for all steps: none of them reads what another one writes, but for the status of skills.
     connection: duckdb.DuckDBPyConnection
     tell: Progress
 
@@ -117,8 +117,8 @@ def run(
 
 def _run_project(run: _Run, only: date | None) -> dict[str, Any]:
     started = time.monotonic()
-    fingerprints = _fingerprints(run)
-    days = [only] if only is not None else _due(run, fingerprints)
+    contents = fingerprints(run.connection, run.project, run.now)
+    days = [only] if only is not None else _due(run, contents)
     run.tell(f"{len(days)} days to look at")
     vectors = load_text_vectors(run.settings.embedder)
     found: dict[str, Any] = {
@@ -126,12 +126,12 @@ def _run_project(run: _Run, only: date | None) -> dict[str, Any]:
         "portraits": _portraits(run, days),
         "feedback": _feedback(run, days),
         "queries": _clusters(run, vectors, only),
-        "similarities": _similarities(run, vectors, fingerprints, only),
+        "similarities": _similarities(run, vectors, contents, only),
         "status_changes": _statuses(run, days, follow=only is None),
         "chains": _chains(run) if only is None else 0,
     }
     _tidy(run)
-    run.control.put(_memory_key(run.project), _memory(run, fingerprints, only))
+    run.control.put(_memory_key(run.project), _memory(run, contents, only))
     seconds = round(time.monotonic() - started, 3)
     run.tell(
         f"{found['portraits']} portraits, {found['feedback']} pieces of feedback, {found['queries']} queries clustered,"
@@ -158,10 +158,10 @@ def _portraits(run: _Run, days: list[date]) -> int:
 
 
 def _feedback(run: _Run, days: list[date]) -> int:
-    """Implicit feedback, told by events of these days; a stretch of days is one query."""
+    """Implicit feedback, told by events of these days."""
+    similar = implicit.similarity(run.settings.embedder)
     derived = [
-        implicit.derive(run.connection, run.project, _midnight(first), run.end_of(last), run.now, run.settings.embedder)
-        for first, last in _stretches(days)
+        implicit.derive(run.connection, run.project, _midnight(day), run.end_of(day), run.now, similar) for day in days
     ]
     rows = pl.concat(derived) if derived else pl.DataFrame()
     if rows.height:
@@ -239,7 +239,7 @@ def _chains(run: _Run) -> int:
     """Find the chains anew; whether they are feasible depends on the status that skills have just got."""
     excluded = run.settings.excluded_environments
     try:
-        return chains.renew(Tables(run.data_dir).connect(), run.lake, run.project, run.now, excluded)
+        return chains.renew(run.connection, run.lake, run.project, run.now, excluded)
     except DeltaError as error:
         log.warning("nightly %s: chains are written the next time: %s", run.project, error)
         return 0
@@ -275,8 +275,13 @@ def _raise_alerts(run: _Run) -> None:
             webhooks.close()
 
 
-def _fingerprints(run: _Run) -> dict[str, str]:
-    found = run.connection.execute(_FINGERPRINTS, {"project": run.project, "until": run.now}).fetchall()
+def fingerprints(connection: duckdb.DuckDBPyConnection, project: str, until: datetime) -> dict[str, str]:
+    """What each day holds, by date, up to the day of ``until``: any row that comes, goes or changes changes it."""
+    contents = " UNION ALL BY NAME ".join(
+        f"({sums(connection, rows_of(table), ('hour',), Span(None, None))})" for table in ("selections", "calls")
+    )
+    query = _FINGERPRINTS.format(contents=contents)
+    found = connection.execute(query, {"project": project, "until": until}).fetchall()
     return {day.isoformat(): content for day, content in found}
 
 
@@ -293,17 +298,6 @@ def _memory(run: _Run, fingerprints: dict[str, str], only: date | None) -> dict[
 
 def _memory_key(project: str) -> str:
     return f"nightly/{project}"
-
-
-def _stretches(days: list[date]) -> list[tuple[date, date]]:
-    """Runs of consecutive days as (first, last)."""
-    found: list[tuple[date, date]] = []
-    for day in days:
-        if found and day - found[-1][1] == timedelta(days=1):
-            found[-1] = (found[-1][0], day)
-        else:
-            found.append((day, day))
-    return found
 
 
 def _told(change: dict[str, Any]) -> dict[str, Any]:

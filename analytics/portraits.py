@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import duckdb
 import polars as pl
@@ -14,7 +14,8 @@ from collector.tables import TABLES
 #: Skills that one is confused with most; the rest is noise.
 MOST_CONFUSED = 10
 
-_DAY = "(time AT TIME ZONE 'UTC')::DATE"
+_DAY = "$day::DATE"
+_WITHIN = "project = $project AND time >= $start AND time < $until"
 #: A bare name that only one entry bears is that entry.
 _MEANT = "coalesce(registry_skill_id, skill_id)"
 
@@ -24,7 +25,7 @@ _IMPRESSIONS = f"""
 SELECT {_DAY} AS date, {_MEANT} AS skill_id, count(*) AS impressions,
        count(*) FILTER (WHERE picked) AS picks, count(*) FILTER (WHERE skipped) AS skips
 FROM candidates
-WHERE project = $project AND list_contains($days, {_DAY}) AND time < $until AND NOT closing
+WHERE {_WITHIN} AND NOT closing
 GROUP BY ALL
 """
 _CALLS = f"""
@@ -33,14 +34,14 @@ SELECT {_DAY} AS date, {_MEANT} AS skill_id, count(*) AS calls,
        round(avg(latency_ms) FILTER (WHERE latency_ms >= 0), 3) AS latency_mean_ms,
        round(quantile_cont(latency_ms, 0.99) FILTER (WHERE latency_ms >= 0), 3) AS latency_p99_ms
 FROM calls
-WHERE project = $project AND list_contains($days, {_DAY}) AND time < $until
+WHERE {_WITHIN}
 GROUP BY ALL
 """
 _KINDS = f"""
 WITH counted AS (
     SELECT {_DAY} AS date, {_MEANT} AS skill_id, error_kind, count(*) AS n
     FROM calls
-    WHERE project = $project AND list_contains($days, {_DAY}) AND time < $until AND NOT ok
+    WHERE {_WITHIN} AND NOT ok
     GROUP BY ALL
 )
 SELECT date, skill_id, to_json(map(list(error_kind ORDER BY error_kind), list(n ORDER BY error_kind)))::VARCHAR
@@ -51,7 +52,7 @@ FROM counted GROUP BY ALL
 _CONFUSED = f"""
 WITH shown AS (
     SELECT {_DAY} AS date, event_id, {_MEANT} AS skill_id, picked, skipped, rank FROM candidates
-    WHERE project = $project AND list_contains($days, {_DAY}) AND time < $until AND ranked
+    WHERE {_WITHIN} AND ranked
 ),
 duels AS (
     SELECT s.date, s.skill_id AS loser, p.skill_id AS winner
@@ -85,21 +86,27 @@ def compute(connection: duckdb.DuckDBPyConnection, project: str, days: Sequence[
     Columns: date, skill_id and the measures of the table ``portraits``; JSON where there is nothing to tell is
     ``{}`` or ``[]``. Latencies are milliseconds, of calls that tell one.
     """
-    parameters = {"project": project, "days": list(days), "until": until}
-    parts = [fetch(connection, query, **parameters) for query in (_IMPRESSIONS, _CALLS, _KINDS, _CONFUSED)]
+    schema = TABLES["portraits"]
+    blank = pl.DataFrame(schema={name: schema[name] for name in (*_KEY, *_COUNTS, *_FACES)})
+    return pl.concat([blank, *(_of_day(connection, project, day, until) for day in days)]).sort(_KEY)
+
+
+def _of_day(connection: duckdb.DuckDBPyConnection, project: str, day: date, until: datetime) -> pl.DataFrame:
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    window = {"start": start, "until": min(start + timedelta(days=1), until)}
+    parts = [
+        fetch(connection, query, project=project, day=day, **window)
+        for query in (_IMPRESSIONS, _CALLS, _KINDS, _CONFUSED)
+    ]
     frame = parts[0]
     for part in parts[1:]:
         frame = frame.join(part, on=_KEY, how="full", coalesce=True)
     schema = TABLES["portraits"]
-    return (
-        frame.with_columns(
-            *(pl.col(name).fill_null(0) for name in _COUNTS),
-            pl.col("error_kinds").fill_null("{}"),
-            pl.col("confused_with").fill_null("[]"),
-        )
-        .select(pl.col(name).cast(schema[name]) for name in (*_KEY, *_COUNTS, *_FACES))
-        .sort(_KEY)
-    )
+    return frame.with_columns(
+        *(pl.col(name).fill_null(0) for name in _COUNTS),
+        pl.col("error_kinds").fill_null("{}"),
+        pl.col("confused_with").fill_null("[]"),
+    ).select(pl.col(name).cast(schema[name]) for name in (*_KEY, *_COUNTS, *_FACES))
 
 
 def changed(

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import duckdb
 
 from analytics.bootstrap import bootstrap_mean
 from analytics.metrics.declarations import BY_NAME, INHERENT, Metric
-from analytics.tables import rows
+from analytics.rollups import Measure, Span, measure_of, rolled, sums
+from analytics.rollups_sessions import session_sums
+from analytics.sums import ADDED, direct, keyed, observations, summed, valued
+from analytics.tables import rows, used
 from pickwise.events import DEFAULT_PROJECT
 
-_BY_SKILL = "-- by skill\n"
-#: How a grouping is read from an observation, where it is not a column of that name.
-_EXPRESSIONS = {
-    "hour": "strftime(time, '%Y-%m-%dT%H:00:00Z')",
-    "day": "strftime(time, '%Y-%m-%d')",
-}
+#: More durations than so many are told by the buckets of their sums, which are right within 2 %.
+_MANY = 50_000
 #: The cluster of each selection whose query has one; clusters that were asked only now and then are none.
 _CLUSTERED = """
     select s.event_id, q.cluster_id as cluster
@@ -32,7 +29,6 @@ _CLUSTERED = """
 #: What observations of selections lack.
 _NO_CALL = "select null::varchar as call_key, null::varchar as selection_id where false"
 _CLUSTER_NAMES = "select distinct cluster_id, cluster_name from query_clusters where project = $project"
-_WINDOW = "project = $project and (time >= $start or $start is null) and (time < $end or $end is null)"
 
 
 class MetricError(ValueError):
@@ -48,13 +44,14 @@ def metric(
     end: datetime | None = None,
     by: Sequence[str] = (),
     judge: bool = False,
+    from_rows: bool = False,
 ) -> dict[str, Any]:
     """The metric over events with ``start`` <= time < ``end`` (None: open), one row a group.
 
     Rows have the groups asked for, ``value``, ``n`` (its denominator), and the 95 % interval ``low``, ``high``: of a
     rate Wilson's, against labels the bootstrap's over queries. ``stage_latency_ms`` has ``stage``, the groups, ``p50``,
     ``p95``, ``p99``, ``n`` and ``left_out``; ``recall_at_k`` has ``k``. With n = 0 the value is None. ``judge`` counts
-    the feedback of judges too.
+    the feedback of judges too. ``from_rows``: no rollup is asked, which changes nothing but the time it takes.
 
     Raises MetricError for an unknown metric or a grouping that it does not support.
     """
@@ -63,7 +60,11 @@ def metric(
         raise MetricError(f"metric: expected one of {', '.join(BY_NAME)}; got {name!r:.80}")
     groups = _groups(declared, by)
     parameters = {"project": project, "start": _utc(start), "end": _utc(end), "judge": judge}
-    found = rows(connection.execute(_query(declared, groups), parameters))
+    if declared.kind == "bootstrap" and not _has_labels(connection, project):
+        found = []
+    else:
+        query = _query(connection, declared, groups, parameters, from_rows)
+        found = rows(connection.execute(query, used(query, parameters)))
     if declared.kind == "bootstrap":
         found = [_with_interval(row) for row in found]
     if "cluster" in groups:
@@ -78,6 +79,12 @@ def metric(
         "by": list(by),
         "rows": found,
     }
+
+
+def _has_labels(connection: duckdb.DuckDBPyConnection, project: str) -> bool:
+    """Without any, no list need be looked at."""
+    query = "select exists (from labels where project = $project)"
+    return bool(connection.execute(query, {"project": project}).fetchall()[0][0])
 
 
 def _nothing(declared: Metric) -> dict[str, Any]:
@@ -115,21 +122,75 @@ def _groups(declared: Metric, by: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*inherent, *declared.always_by, *by)))
 
 
-@cache
-def _observations(name: str, by_skill: bool) -> str:
-    text = (files("analytics") / "metrics" / f"{name}.sql").read_text()
-    main, _, other = text.partition(_BY_SKILL)
-    return (other or main) if by_skill else main
+def _query(
+    connection: duckdb.DuckDBPyConnection,
+    declared: Metric,
+    groups: tuple[str, ...],
+    asked: Mapping[str, Any],
+    from_rows: bool,
+) -> str:
+    """The rows of the metric: of the sums of its groups where its value follows from these, else of observations."""
+    window, project = Span(asked["start"], asked["end"]), asked["project"]
+    measure = None if from_rows or asked["judge"] else measure_of(declared, groups)
+
+    def add() -> str:
+        return _sums(connection, declared, groups, project, window, measure)
+
+    if declared.kind == "quantiles":
+        return quantiles(connection, declared, groups, project, window, add)
+    if declared.kind not in ADDED:
+        return direct(declared, _observed(declared, groups, window, keyed(groups)), groups)
+    return valued(declared, add(), groups)
 
 
-def _query(declared: Metric, groups: tuple[str, ...]) -> str:
-    observations = _observations(declared.name, "skill" in groups or "domain" in groups)
-    if "cluster" in groups:
-        observations = _clustered(observations)
-    named = [f"{_EXPRESSIONS.get(group, group)} as {group}_" for group in groups]
-    # The window stands around the observations; parameters must occur once at least.
-    windowed = f"select *, {', '.join([*named, '$judge as judge_'])} from ({observations}) where {_WINDOW}"
-    return _AGGREGATES[declared.kind](declared, windowed, [f"{group}_" for group in groups])
+def quantiles(
+    connection: duckdb.DuckDBPyConnection,
+    declared: Metric,
+    groups: Sequence[str],
+    project: str,
+    window: Span,
+    add: Callable[[], str],
+) -> str:
+    """A query of the rows of a metric of that kind: exact, or where there are many values, of their buckets.
+
+    ``add`` makes the query of the sums of these.
+    """
+    if not _are_many(connection, declared, project, window):
+        return direct(declared, _observed(declared, groups, window, keyed(groups)), groups)
+    return valued(declared, add(), groups)
+
+
+def _sums(
+    connection: duckdb.DuckDBPyConnection,
+    declared: Metric,
+    groups: Sequence[str],
+    project: str,
+    window: Span,
+    measure: Measure | None,
+) -> str:
+    """Of a rollup where that has them, else of observations."""
+    found: str | None = None
+    if measure is not None and measure.of_sessions:
+        found = session_sums(connection, measure, groups, window, project)
+    elif measure is not None:
+        found = sums(connection, measure, groups, window)
+    return found or summed(declared.kind, _observed(declared, groups, window), keyed(groups))
+
+
+def _observed(declared: Metric, groups: Sequence[str], window: Span, keys: str = "") -> str:
+    """The observations in the window, with what they are grouped by."""
+    found = observations(declared.name, "skill" in groups or "domain" in groups)
+    return f"select {keys} * from ({_clustered(found) if 'cluster' in groups else found}) where {window.holds('time')}"
+
+
+def _are_many(connection: duckdb.DuckDBPyConnection, declared: Metric, project: str, window: Span) -> bool:
+    """As far as rollups tell."""
+    measure = measure_of(declared, [group for group in INHERENT if group in declared.groupings])
+    table = measure and rolled(connection, measure)
+    if not table:
+        return False
+    query = f"select coalesce(sum(n), 0) from {table} where {window.holds('hour')}"
+    return bool(connection.execute(query, {"project": project}).fetchall()[0][0] > _MANY)
 
 
 def _clustered(observations: str) -> str:
@@ -142,100 +203,6 @@ def _clustered(observations: str) -> str:
         ) o
         left join ({_CLUSTERED}) c on c.event_id = o.of_selection
     """
-
-
-def _rate(_: Metric, observations: str, keys: list[str]) -> str:
-    # A kind of error is a part of the numerator: its denominator is that of the other groups.
-    shared = [key for key in keys if key != "error_kind_"]
-    over = f"over ({'partition by ' + ', '.join(shared) if shared else ''})"
-    kinds = "error_kind_" in keys
-    n = f"(sum(count(*)) {over})::bigint" if kinds else "count(*)"
-    counted = f"""
-        select {_list(keys)} count(*) filter (hit) as k, {n} as n
-        from ({observations}) {_group_by(keys)}
-        {"qualify error_kind_ is not null" if kinds else ""}
-    """
-    return f"""
-        select {_named(keys)} if(n > 0, k / n, null) as value, n, wilson_low(k, n) as low, wilson_high(k, n) as high
-        from ({counted}) order by {_order(keys)} n desc
-    """
-
-
-def _mean(_: Metric, observations: str, keys: list[str]) -> str:
-    return _plain("avg(value)", observations, keys)
-
-
-def _sum(_: Metric, observations: str, keys: list[str]) -> str:
-    return _plain("sum(value)::double", observations, keys)
-
-
-def _plain(value: str, observations: str, keys: list[str]) -> str:
-    return f"""
-        select {_named(keys)} {value} as value, count(value) as n, null as low, null as high
-        from ({observations}) {_group_by(keys)} order by {_order(keys)} n desc
-    """
-
-
-def _bootstrap(_: Metric, observations: str, keys: list[str]) -> str:
-    """The mean over observations, with what its interval is made of: sums and counts of the units drawn again."""
-    units = f"""
-        select {_list(keys)} unit, sum(value) as total, count(*) as n
-        from ({observations}) group by {_list(keys)} unit
-    """
-    return f"""
-        select {_named(keys)} sum(total) / sum(n) as value, coalesce(sum(n), 0)::bigint as n,
-            list(total) as totals, list(n) as counts
-        from ({units}) {_group_by(keys)} order by {_order(keys)} n desc
-    """
-
-
-def _overlap(_: Metric, observations: str, keys: list[str]) -> str:
-    """Both means, the version pair with most selections first."""
-    return f"""
-        select {_named(keys)} avg(value) as value, avg(rbo) as rbo, count(*) as n, null as low, null as high
-        from ({observations}) {_group_by(keys)} order by n desc, {_order(keys)} value
-    """
-
-
-def _quantiles(declared: Metric, observations: str, keys: list[str]) -> str:
-    usable = "filter (value >= 0)"
-    columns = [f"quantile_cont(value, {q}) {usable} as p{round(q * 100)}" for q in declared.quantiles]
-    if "stage_" not in keys:
-        columns = [f"quantile_cont(value, 0.5) {usable} as value", *columns, "null as low", "null as high"]
-    # Stages that nothing ever timed are no rows; calls are, to say how many of them told no time.
-    timed = "having count(value) > 0 or stage_ = 'call'" if "stage_" in keys else ""
-    return f"""
-        select {_named(keys)} {", ".join(columns)}, count(*) {usable} as n,
-            count(*) filter (value is null or value < 0) as left_out
-        from ({observations}) {_group_by(keys)} {timed}
-        order by {_order(keys)} n desc
-    """
-
-
-_AGGREGATES = {
-    "rate": _rate,
-    "mean": _mean,
-    "sum": _sum,
-    "quantiles": _quantiles,
-    "bootstrap": _bootstrap,
-    "overlap": _overlap,
-}
-
-
-def _list(keys: list[str]) -> str:
-    return "".join(f"{key}, " for key in keys)
-
-
-def _named(keys: list[str]) -> str:
-    return "".join(f"{key} as {key[:-1]}, " for key in keys)
-
-
-def _group_by(keys: list[str]) -> str:
-    return f"group by {', '.join(keys)}" if keys else ""
-
-
-def _order(keys: list[str]) -> str:
-    return "".join(f"{key} nulls last, " for key in keys)
 
 
 def _utc(time: datetime | None) -> datetime | None:

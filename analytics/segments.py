@@ -71,6 +71,8 @@ class Manifest(msgspec.Struct):
     masks: str = ""
     #: The registry by which the segments were judged: files by table.
     registry: dict[str, str] = {}
+    #: The version of the segments' rollups, which are made anew alone where it is another one.
+    rollups: str = ""
 
 
 class SegmentStore:
@@ -134,6 +136,13 @@ def unmasked(store: SegmentStore, table: str, segments: Sequence[Segment], touch
         for segment in dirty
     ]
     return " union all by name ".join(parts)
+
+
+def copy_into(database: duckdb.DuckDBPyConnection, store: SegmentStore, name: str, query: str) -> str:
+    """Write the rows of a query as a file of the folder; its name."""
+    file = f"{name}.parquet"
+    database.execute(f"copy ({query}) to {literal(store.path(file))} (format parquet, compression zstd)")
+    return file
 
 
 @cache

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 from filelock import FileLock, Timeout
 
+from analytics import rollups
 from analytics.database import open_database
 from analytics.fold import (
     REGISTRY_STEPS,
@@ -27,8 +28,8 @@ from analytics.fold import (
     tables,
 )
 from analytics.gather import Gathering, Partition, gather_sql, live_files, partition_of
-from analytics.merge import copy_into, first_offers, merge, put_masks
-from analytics.segments import GRACE_S, SEGMENT_FACTS, SEGMENT_TABLES, Manifest, Segment, SegmentStore
+from analytics.merge import first_offers, merge, put_masks
+from analytics.segments import GRACE_S, SEGMENT_FACTS, SEGMENT_TABLES, Manifest, Segment, SegmentStore, copy_into
 from analytics.units import label
 from collector.lake import Lake
 
@@ -75,6 +76,9 @@ def settle(data_dir: Path, progress: Progress | None = None, *, wait_s: float = 
         raise Settling(f"{data_dir} is being settled by another process") from error
     try:
         lake = Lake(data_dir)
+        with closing(open_database()) as database:
+            define_macros(database)
+            rollups.roll_anew(database, store)
         steps = list(_steps(lake, store))
         written, removed = 0, False
         for number, partitions in enumerate(steps, 1):
@@ -102,6 +106,7 @@ def is_due(data_dir: Path) -> bool:
     lake, store = Lake(data_dir), SegmentStore(data_dir)
     covered = store.manifest().covered
     gone = any(covered.get(table, {}).keys() - live_files(lake, table).keys() for table in SEGMENT_FACTS)
+    gone |= bool(store.manifest().segments) and store.manifest().rollups != rollups.version()
     return gone or unsettled_bytes(lake, store) >= _DUE_BYTES
 
 
@@ -177,6 +182,7 @@ class _Step:
         manifest.covered, manifest.watermarks = self._gathering.settled_state()
         self._mask(manifest)
         manifest.segments += segments
+        manifest.rollups = rollups.version()
         stamp = f"{manifest.generation + 1}"
         manifest.registry = {
             name: copy_into(self._database, self._store, f"{name}-{stamp}", query) for name, query in _REGISTRY.items()
@@ -195,6 +201,7 @@ class _Step:
         self._take(None, REGISTRY_STEPS)
         for table in SEGMENT_FACTS:
             self._database.execute(f"drop table fact_{table}")
+            self._database.execute(f"alter table gathered_{table} drop column chunk")
             self._database.execute(f"alter table gathered_{table} rename to fact_{table}")
 
     def _set_aside(self) -> None:
@@ -204,7 +211,11 @@ class _Step:
         self._database.execute(gather_sql("event_units"), {"chunk_facts": _CHUNK_FACTS})
         self._database.execute(gather_sql("links"))
         for table in SEGMENT_FACTS:
-            self._database.execute(f"alter table fact_{table} rename to gathered_{table}")
+            self._database.execute(
+                f"create table gathered_{table} as"
+                f" select f.*, u.chunk from fact_{table} f join event_units u using (project, event_id)"
+            )
+            self._database.execute(f"drop table fact_{table}")
 
     def _chunks(self) -> list[int]:
         return [chunk for (chunk,) in self._rows("select distinct chunk from event_units order by chunk")]
@@ -213,8 +224,8 @@ class _Step:
         """Run steps of the fold over the facts of a chunk (None: over none)."""
         for table in SEGMENT_FACTS:
             self._database.execute(
-                f"create or replace table fact_{table} as from gathered_{table}"
-                " semi join (from event_units where chunk = $chunk) using (project, event_id)",
+                f"create or replace table fact_{table} as"
+                f" select * exclude (chunk) from gathered_{table} where chunk = $chunk",
                 {"chunk": chunk},
             )
         drop_tables(self._database, kept=self._own)
@@ -231,6 +242,7 @@ class _Step:
         }
         rows["links"] = f"select *, {number}::uinteger as segment from linked semi join {of_chunk} using (unit)"
         rows["offers"] = first_offers(f"candidates join {of_chunk} using (project, event_id)", "selections", number)
+        rows["rollups"] = rollups.of_tables()
         ((facts, units),) = self._rows(f"select sum(facts)::bigint, count(distinct unit) from {of_chunk}")
         files = {
             table: copy_into(self._database, self._store, f"{table}-{number}", query) for table, query in rows.items()

@@ -71,14 +71,20 @@ class RegisteredSkill:
     added_at: int | None
 
 
-def current_status(connection: duckdb.DuckDBPyConnection, project: str, at: datetime | None = None) -> pl.DataFrame:
+def current_status(
+    connection: duckdb.DuckDBPyConnection,
+    project: str,
+    at: datetime | None = None,
+    changes: pl.DataFrame | None = None,
+) -> pl.DataFrame:
     """Status of every active skill of the registry, and of every skill that ever changed, as of ``at`` (now).
 
+    ``changes``: the rows of ``skill_status``, where they are newer than those of the connection.
     Columns: skill_id, status, rollout_fraction, since (null: always so), reason (null: never changed).
     """
     instant = micros(at or datetime.now(UTC))
     registered = registry_at(fetch(connection, _REGISTRY, project=project), instant)
-    ledger = Ledger(fetch(connection, _ROWS, project=project))
+    ledger = Ledger(fetch(connection, _ROWS, project=project) if changes is None else changes)
     known = registered.keys() | ledger.skills(instant)
     rows = [
         (skill_id, standing.status, standing.rollout_fraction, standing.since, standing.reason)

@@ -20,6 +20,7 @@ from analytics import labels_imported
 from analytics.database import literal, open_database
 from analytics.fold import LAST_STEPS, drop_tables, run_steps
 from analytics.folded import fold
+from analytics.rollups import rolled, rows_of
 from analytics.segments import SEGMENT_TABLES, SegmentStore
 from analytics.settle import Settling, settle, unsettled_bytes
 from collector.lake import Lake
@@ -137,9 +138,11 @@ class Tables:
 
     def projects(self) -> list[str]:
         """Every project that has events or a registry, by name."""
-        tables = ("selections", "calls", "feedback", "routes", "skills")
-        union = " union ".join(f"select distinct project from {table}" for table in tables)
-        return [project for (project,) in self.connect().execute(f"{union} order by project").fetchall()]
+        with self.connect() as connection:
+            many = (rolled(connection, rows_of(table)) or table for table in ("selections", "calls"))
+            tables = (*many, "feedback", "routes", "skills")
+            union = " union ".join(f"select distinct project from {table}" for table in tables)
+            return [project for (project,) in connection.execute(f"{union} order by project").fetchall()]
 
     def sql(self, query: str) -> list[dict[str, Any]]:
         """The rows of one read-only statement, each an object by column name.
@@ -168,3 +171,8 @@ def rows(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     """All rows of an executed query, each an object by column name."""
     names = [column[0] for column in result.description or []]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def used(query: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Those of the named parameters that a query has: DuckDB takes no others."""
+    return {name: value for name, value in parameters.items() if f"${name}" in query}

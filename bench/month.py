@@ -34,6 +34,9 @@ _AGENTS = np.array(["assistant", "billing", "research"])
 _MODELS = np.array(["gpt-4o", "claude-sonnet-4-5"])
 _STRATEGIES = np.array(["hybrid", "dense", "sparse"])
 _TURNS_A_SESSION = 4
+#: From one turn of a session to the next, where there are enough; in one of so many stretches a quarter of that.
+_SECONDS_A_TURN = 180
+_QUICK_EVERY = 100
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,8 @@ class Month:
     def _change(self, entry: Entry, at: int) -> SkillChange:
         name = str(self.skill_names()[entry.skill])
         domain = f"domain{entry.skill % self.domains}"
-        content = {"skill_id": name, "name": name, "domain": domain, "version": entry.version}
+        described = f"Answers questions about {name}, one of the tools of {domain}."
+        content = {"skill_id": name, "name": name, "description": described, "domain": domain, "version": entry.version}
         return SkillChange(skill_id=name, op="upsert", time=at, entry=content)
 
 
@@ -151,7 +155,8 @@ class _Day:
         at = self._begin + np.sort(random.integers(0, 86_400_000_000 - 60_000_000, count))
         number = self._first + np.arange(count)
         ids = pl.Series(number).cast(pl.String)
-        session = pl.Series(number // _TURNS_A_SESSION).cast(pl.String)
+        sessions = self._sessions(number)
+        session = pl.Series(sessions).cast(pl.String)
         accepted = (random.random(count) < 0.9) & (rank < month.candidates)
         other = listed[np.arange(count), random.integers(0, month.candidates, count)]
         picked = self._wanted(np.where(accepted, right, other), right)
@@ -160,8 +165,8 @@ class _Day:
             "project": month.project,
             "trace_id": "t" + ids,
             "session_id": "s" + session,
-            "agent": _AGENTS[number // _TURNS_A_SESSION % len(_AGENTS)],
-            "model": _MODELS[number // _TURNS_A_SESSION % len(_MODELS)],
+            "agent": _AGENTS[sessions % len(_AGENTS)],
+            "model": _MODELS[sessions % len(_MODELS)],
             "environment": "production",
             "release": "1",
         }
@@ -183,6 +188,14 @@ class _Day:
             }
         )
         return selections, self._calls(common, at, picked, has_pick, names, number)
+
+    def _sessions(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The session of each turn. So many go on at once that the turns of one are minutes apart, in some less."""
+        usual = max(1, 4 * round(self._count / 86_400 * _SECONDS_A_TURN / 4))
+        block, inside = np.divmod(number, usual * _TURNS_A_SESSION)
+        at_once = np.where(block % _QUICK_EVERY == 0, max(1, usual // 4), usual)
+        session: NDArray[np.int64] = block * usual + inside // (at_once * _TURNS_A_SESSION) * at_once + inside % at_once
+        return session
 
     def _crowded(self, right: NDArray[np.int64]) -> NDArray[np.int64]:
         """The skills asked for, where one of them is asked for more or less than usual."""

@@ -202,7 +202,7 @@ def _pickwise() -> Server:
 
 
 def _phoenix(folder: Path) -> Server:
-    python = _environment(folder / "phoenix", "arize-phoenix==20.26.*")
+    python = make_environment(folder / "phoenix", "arize-phoenix==20.26.*")
 
     def environment(port: int, data: Path) -> dict[str, str]:
         return {
@@ -219,7 +219,7 @@ def _phoenix(folder: Path) -> Server:
 
 
 def _mlflow(folder: Path) -> Server:
-    python = _environment(folder / "mlflow", "mlflow==3.17.*")
+    python = make_environment(folder / "mlflow", "mlflow==3.17.*")
 
     def command(port: int, data: Path) -> list[str]:
         store = [
@@ -244,7 +244,7 @@ def _count(database: Path, query: str) -> float:
         return 0.0
 
 
-def _environment(folder: Path, requirement: str) -> Path:
+def make_environment(folder: Path, requirement: str) -> Path:
     """The Python of an environment with the requirement, made where it is not there yet."""
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():

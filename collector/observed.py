@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 #: Invented ids must not fill the memory: what a project offers beyond this is not learned.
 MAX_SKILLS = 200_000
+#: A definition that says something else in every offer, the time of day perhaps, must not either.
+MAX_DEFINITIONS = 1_000
 #: Definitions that are masked once, and the characters of their JSON: decoded they take up to 22 times as much.
 _KEPT, _KEPT_CHARS = 8_192, 2 * 2**20
 #: What is known of a skill, by field.
@@ -97,6 +99,14 @@ class ObservedSkills:
         known = self._known(project, skill.skill_id)
         entry, fact = self._definition(entry)
         if known is None or known.definitions.get(fact, time + 1) <= time:
+            return []
+        if fact not in known.definitions and len(known.definitions) >= MAX_DEFINITIONS:
+            logger.warning(
+                "project %s: %s has more than %d definitions, no more are learned",
+                project,
+                skill.skill_id,
+                MAX_DEFINITIONS,
+            )
             return []
         # Rows by id alone that lie later would hide the definition from there on: say it again at their times.
         hidden = [at for at in known.bare if at > time and not any(t <= at for t in known.definitions.values())]

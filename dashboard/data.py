@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,14 @@ def kept(source: Source, project: str) -> dict[str, Any]:
 
 @st.cache_data(max_entries=_KEPT, show_spinner="Computing the metrics …")
 def report(source: Source, project: str, start: datetime | None) -> dict[str, Any]:
-    return reports.report(source.connect(), project, start)
+    return reports.report(source.connect(), project, start, _end_of_window(start))
+
+
+def _end_of_window(start: datetime | None) -> datetime | None:
+    """The end of this hour for windows of whole hours, which rollups have; None: now."""
+    if start is None or start.minute:
+        return None
+    return datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
 
 
 @st.cache_data(max_entries=_KEPT, show_spinner=False)

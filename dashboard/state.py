@@ -23,6 +23,7 @@ REFRESH_S = 5
 #: The choice that follows the data: all that is kept if it is young, else the last week.
 DEFAULT_WINDOW = "Automatic"
 _YOUNG = timedelta(days=7)
+_DAY = timedelta(days=1)
 #: None: all that is kept.
 WINDOWS: dict[str, timedelta | None] = {
     DEFAULT_WINDOW: None,
@@ -93,14 +94,21 @@ def current() -> Scope:
 
 
 def window_start(window: str, first: datetime | None, last: datetime | None, now: datetime) -> datetime | None:
-    """Start of the window; None: all that is kept. ``now`` in whole minutes, so that answers can be kept a while."""
+    """Start of the window; None: all that is kept. ``now`` in whole minutes, so that answers can be kept a while.
+
+    Windows of days begin with a whole hour, as rollups have them.
+    """
     if window != DEFAULT_WINDOW:
         length = WINDOWS[window]
-        return None if length is None else now - length
+        return None if length is None else _hour_of(now - length) if length >= _DAY else now - length
     if first is None or last is None or now - first < _YOUNG:
         return None
     # Imported history may end long ago: all of it says more than an empty week.
-    return now - _YOUNG if last >= now - _YOUNG else None
+    return _hour_of(now - _YOUNG) if last >= now - _YOUNG else None
+
+
+def _hour_of(time: datetime) -> datetime:
+    return time.replace(minute=0, second=0, microsecond=0)
 
 
 def render(page: Callable[[Scope], Any]) -> None:

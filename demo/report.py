@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pickwise.training_text import training_lines
+
 SIMULATED = (
     "The users and agents of this demo are simulated: questions from hand-written phrasings, picks by published curves "
     "of how language models look at ranks. Everything else is the real thing: retrieval, OpenTelemetry over loopback, "
@@ -266,20 +268,9 @@ def _alert_lines(report: RunReport) -> Iterator[str]:
 def _training_lines(training: Mapping[str, Any]) -> Iterator[str]:
     if not training:
         return
-    yield (
-        f"\n[bold]Training[/bold]: {training['decision']}, model {training.get('version') or '–'}: "
-        f"{escape(str(training.get('reason') or ''))}"
-    )
-    evidence = training.get("evidence") or {}
-    for name in _EVIDENCE:
-        if name in evidence:
-            yield f"  {name}: {escape(_evidence(evidence[name]))}"
-    for guard in evidence.get("guards") or ():
-        yield f"  guard {guard['name']}: {guard['outcome']} ({escape(str(guard['detail']))})"
-
-
-#: What is shown of a training's evidence; all of it is in the table `models`.
-_EVIDENCE = ("groups", "compared_with", "ndcg_at_5", "difference", "theta", "importance")
+    decision, *found = training_lines(training)
+    yield f"\n[bold]Training[/bold]: {escape(decision)}"
+    yield from map(escape, found)
 
 
 def _evidence(value: Any) -> str:

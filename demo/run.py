@@ -26,7 +26,8 @@ from demo.library import library, queries
 from demo.outage import BreakableEmbedder
 from demo.receiver import AlertReceiver
 from demo.report import Comparison, RunReport, Window, compare, compare_healthy, show
-from discovery.layer import KEEPALIVE_S, DiscoveryLayer
+from discovery.connection import KEEPALIVE_S
+from discovery.layer import DiscoveryLayer
 from pickwise.embed import load_embedder
 from pickwise.events import RouteState
 from pickwise.settings import Settings

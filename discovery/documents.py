@@ -18,19 +18,29 @@ T = TypeVar("T")
 
 
 class PolledDocument(Generic[T]):
-    """Keeps the last good version of one JSON document in memory and, with ``cache_path``, on disk.
+    """Keeps the last good version of one document in memory and, with ``cache_path``, on disk.
 
-    ``decode`` turns the parsed JSON into what is kept; a document that it refuses (``ValueError``) counts as a failed
-    poll. ``error`` says why the newest poll failed, None when it did not.
+    ``decode`` turns the parsed document (by default JSON) into what is kept; one that it refuses (``ValueError``)
+    counts as a failed poll. ``error`` says why the newest poll failed, None when it did not. One that
+    ``may_be_missing`` is not missed while there never was any.
     """
 
     def __init__(
-        self, http: httpx.Client, path: str, decode: Callable[[Any], T], cache_path: Path | None = None
+        self,
+        http: httpx.Client,
+        path: str,
+        decode: Callable[[Any], T],
+        cache_path: Path | None = None,
+        *,
+        parse: Callable[[bytes], Any] = msgspec.json.decode,
+        may_be_missing: bool = False,
     ) -> None:
         self._http = http
         self._path = path
         self._decode = decode
         self._cache_path = cache_path
+        self._parse = parse
+        self._may_be_missing = may_be_missing
         self._etag: str | None = None
         self._lock = threading.Lock()
         self.value: T | None = None
@@ -54,8 +64,11 @@ class PolledDocument(Generic[T]):
         if response.status_code == httpx.codes.NOT_MODIFIED:
             self.error = None
             return False
+        if response.status_code == httpx.codes.NOT_FOUND and self._may_be_missing and self.value is None:
+            self.error = None
+            return False
         response.raise_for_status()
-        self.value = self._decode(msgspec.json.decode(response.content))
+        self.value = self._decode(self._parse(response.content))
         self._etag = response.headers.get("ETag")
         self.error = None
         if self._cache_path is not None:
@@ -64,7 +77,7 @@ class PolledDocument(Generic[T]):
 
     def _load(self, path: Path) -> None:
         try:
-            self.value = self._decode(msgspec.json.decode(path.read_bytes()))
+            self.value = self._decode(self._parse(path.read_bytes()))
         except (OSError, ValueError) as error:
             logger.warning("%s: kept copy %s is not usable: %s", self._path, path, error)
 

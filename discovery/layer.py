@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 
+from discovery.connection import connect
 from discovery.documents import Poller
 from discovery.explore import demote, fill_slot, shuffle_top
 from discovery.fusion import FUSIONS, FusionMethod, alpha_for
+from discovery.history import History, HistoryClient, UsageArm, usable
 from discovery.recall import SkillIndex, VectorStore, best, dense_text
 from discovery.registry import Registry, RegistryClient
 from discovery.rerank import RANK_BUDGET_S, RankUnavailable, Reranked, rerank_by_service, rerank_locally
@@ -38,9 +39,7 @@ POOL = 50
 #: Longest wait for the embedding of a query before keyword search answers.
 EMBED_BUDGET_S = 1.0
 POLL_S = 10.0
-#: Idle connections are left before the server ends them (uvicorn: after 5 s), else a request may meet a closed one.
-KEEPALIVE_S = 2.0
-EXACT, BM25, HYBRID = "exact", "bm25", "hybrid"
+EXACT, BM25, HYBRID, USAGE = "exact", "bm25", "hybrid", "usage"
 
 
 class NoRegistry(RuntimeError):  # noqa: N818 - a state, not a fault
@@ -75,6 +74,18 @@ class Offered:
         }
 
 
+@dataclass(frozen=True)
+class _Usage:
+    """The newest history that was looked at, and its arm over one index; no arm where it is of no use."""
+
+    history: History | None = None
+    index: SkillIndex | None = None
+    arm: UsageArm | None = None
+
+    def over(self, index: SkillIndex) -> UsageArm | None:
+        return self.arm if self.index is index else None
+
+
 class DiscoveryLayer:
     """Finds skills for queries, over the service at ``base_url``. Safe to use from several threads.
 
@@ -99,12 +110,7 @@ class DiscoveryLayer:
         rank_budget_s: float = RANK_BUDGET_S,
         seed: int | None = None,
     ) -> None:
-        self.http = httpx.Client(
-            base_url=base_url,
-            headers=_headers(project, api_key),
-            timeout=10.0,
-            limits=httpx.Limits(keepalive_expiry=KEEPALIVE_S),
-        )
+        self.http = connect(base_url, project, api_key)
         self.tracer = tracer or SelectionTracer(endpoint=base_url, project=project, api_key=api_key)
         self.instance = instance or f"{socket.gethostname()}-{os.getpid()}"
         self.router = Router(self.instance, self.tracer.route, probe_s=probe_s, max_p99_ms=max_p99_ms)
@@ -112,6 +118,7 @@ class DiscoveryLayer:
         self._rank_router = Router(f"{self.instance}/rank", probe_s=probe_s, max_p99_ms=rank_budget_s * 1000)
         self.registry = RegistryClient(self.http, cache_dir and cache_dir / "registry.json")
         self.weights = WeightsClient(self.http, cache_dir and cache_dir / "weights.json")
+        self.history = HistoryClient(self.http, cache_dir and cache_dir / "history.arrow")
         self._embedder = embedder or load_embedder()
         self._store = VectorStore(self._embedder)
         self._embedding = ThreadPoolExecutor(max_workers=1, thread_name_prefix="discovery-embed")
@@ -124,10 +131,11 @@ class DiscoveryLayer:
         self._build_lock = threading.Lock()
         self._index: SkillIndex | None = None
         self._indexed: Registry | None = None
+        self._usage = _Usage()
         self._pollers: list[Poller] = []
 
     def start(self) -> None:
-        """Read registry and weights, build the index, and poll for changes from now on."""
+        """Read registry, weights and history, build the index, and poll for changes from now on."""
         self.refresh()
         self._pollers = [Poller(self.refresh, self._poll_s, "documents")]
 
@@ -139,17 +147,29 @@ class DiscoveryLayer:
         self.http.close()
 
     def refresh(self) -> None:
-        """Read both documents now, and build the index anew when the registry changed or lacked its vectors."""
+        """Read all documents now, and build anew what changed, or lacked its vectors."""
         self.weights.refresh()
         self.registry.refresh()
+        self.history.refresh()
         with self._build_lock:
-            registry = self.registry.value
-            if registry is None or (registry is self._indexed and self._index and self._index.vectors is not None):
-                return
-            vectors = self._skill_vectors(registry)
-            if registry is not self._indexed or vectors is not None:
-                self._index = SkillIndex(registry.skills, registry.version, vectors)
-                self._indexed = registry
+            self._build_index()
+            self._build_usage()
+
+    def _build_index(self) -> None:
+        registry = self.registry.value
+        if registry is None or (registry is self._indexed and self._index and self._index.vectors is not None):
+            return
+        vectors = self._skill_vectors(registry)
+        if registry is not self._indexed or vectors is not None:
+            self._index = SkillIndex(registry.skills, registry.version, vectors)
+            self._indexed = registry
+
+    def _build_usage(self) -> None:
+        history, index = self.history.value, self._index
+        if index is None or (self._usage.history is history and self._usage.index is index):
+            return
+        is_usable = history is not None and usable(history, self._store.version)
+        self._usage = _Usage(history, index, UsageArm(history, index.skill_ids) if history and is_usable else None)
 
     @contextmanager
     def select(
@@ -201,11 +221,11 @@ class DiscoveryLayer:
             raise NoRegistry(f"registry: {self.registry.error or 'not read yet; call start() first'}")
         weights = self.weights.value if learned else None
         started = time.perf_counter()
-        offered = self._recall(index, query, weights)
+        offered = self._recall(index, query, weights, learned)
         recalled = offered.candidates
         if weights is not None:
             offered.weights_version = weights.version
-            reranked = self._rerank(query, recalled, weights, model, previous_skill_id, offered)
+            reranked = self._rerank(query, recalled, weights, model, previous_skill_id, session_id, offered)
             recalled = offered.candidates = reranked.candidates
             offered.model_version = reranked.model_version
         offered.candidates = demote(recalled, k, session_id, weights)
@@ -215,7 +235,7 @@ class DiscoveryLayer:
         offered.stage_ms["total"] = _since(started)
         return offered
 
-    def _recall(self, index: SkillIndex, query: str, weights: Weights | None) -> Offered:
+    def _recall(self, index: SkillIndex, query: str, weights: Weights | None, learned: bool) -> Offered:
         """The pool, best first, with the scores of each arm; keyword search alone where the dense arm is out."""
         stages: dict[str, float] = {}
         started = time.perf_counter()
@@ -231,6 +251,10 @@ class DiscoveryLayer:
         else:
             alpha = alpha_for(query, sparse.known_share, weights.fusion.alpha if weights else None)
             scores = self._fuse(sparse.bm25, dense, alpha)
+        arm = self._usage.over(index) if learned else None
+        led = np.zeros(len(index), dtype=bool)
+        if arm is not None and vector is not None and dense is not None:
+            scores, led = arm.blend(scores, dense, vector)
         exact = index.exact(query)
         candidates = [
             Candidate(
@@ -238,7 +262,7 @@ class DiscoveryLayer:
                 score=float(scores[position]),
                 bm25=float(sparse.bm25[position]),
                 dense=None if dense is None else float(dense[position]),
-                source=EXACT if position in exact else (BM25 if dense is None else HYBRID),
+                source=_source(position in exact, bool(led[position]), dense is not None),
             )
             for position in best(scores, POOL, exact)
         ]
@@ -286,13 +310,14 @@ class DiscoveryLayer:
         weights: Weights,
         model: str | None,
         previous_skill_id: str | None,
+        session_id: str | None,
         offered: Offered,
     ) -> Reranked:
         """The served model's order within the budget, else the local score; named skills stay in front."""
         named = [candidate for candidate in recalled if candidate.source == EXACT]
         others = [candidate for candidate in recalled if candidate.source != EXACT]
         started = time.perf_counter()
-        reranked = self._by_service(query, others, weights, model, previous_skill_id)
+        reranked = self._by_service(query, others, weights, model, previous_skill_id, session_id)
         offered.stage_ms["rerank"] = _since(started)
         return Reranked(named + reranked.candidates, reranked.model_version)
 
@@ -303,6 +328,7 @@ class DiscoveryLayer:
         weights: Weights,
         model: str | None,
         previous_skill_id: str | None,
+        session_id: str | None,
     ) -> Reranked:
         path = self._rank_router.choose() if weights.model is not None and candidates else "keyword"
         if path == "keyword":
@@ -310,7 +336,7 @@ class DiscoveryLayer:
         started = time.perf_counter()
         try:
             reranked = rerank_by_service(
-                self.http, query, candidates, model, previous_skill_id, budget_s=self._rank_budget_s
+                self.http, query, candidates, model, previous_skill_id, self._rank_budget_s, session_id
             )
         except RankUnavailable as error:
             logger.info("rank: %s; the local score is used", error)
@@ -339,6 +365,12 @@ class DiscoveryLayer:
             return None
 
 
+def _source(is_exact: bool, is_led_by_use: bool, has_dense: bool) -> str:
+    if is_exact:
+        return EXACT
+    return USAGE if is_led_by_use else HYBRID if has_dense else BM25
+
+
 def _no_match(known_share: float, dense: np.ndarray[Any, Any] | None, weights: Weights | None) -> bool:
     """No skill is near enough: the best cosine is under the calibrated threshold, or no term is known at all."""
     if dense is None:
@@ -352,12 +384,6 @@ def _language(text: str) -> str | None:
     kana = any("\u3040" <= character <= "\u30ff" for character in text)
     hangul = any("\uac00" <= character <= "\ud7af" for character in text)
     return "zh" if script(text) == "cjk" and not kana and not hangul else None
-
-
-def _headers(project: str | None, api_key: str | None) -> dict[str, str]:
-    headers = {"X-Pickwise-Project": project} if project else {}
-    api_key = api_key or os.environ.get("PICKWISE_API_KEY")
-    return headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
 
 
 def _since(started: float) -> float:

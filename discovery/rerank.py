@@ -65,12 +65,15 @@ def rerank_by_service(
     model: str | None = None,
     previous_skill_id: str | None = None,
     budget_s: float = RANK_BUDGET_S,
+    session_id: str | None = None,
 ) -> Reranked:
-    """The order of ``POST /v1/rank``. Raises RankUnavailable on failure, a late answer or one that lost candidates."""
+    """The order of ``POST /v1/rank``; the session decides whether a canary ranks, and interleaved candidates have the
+    ``team`` that put them there. Raises RankUnavailable on failure, a late answer or one that lost candidates."""
     body = {
         "query": query,
         "model": model,
         "previous_skill_id": previous_skill_id,
+        "session_id": session_id,
         "candidates": [
             {"skill_id": c.skill_id, "score": c.score, "bm25": c.bm25, "dense": c.dense, "rerank": c.rerank}
             for c in candidates
@@ -86,23 +89,28 @@ def rerank_by_service(
     if time.perf_counter() - started > budget_s:
         raise RankUnavailable(f"later than {budget_s * 1000:.0f} ms")
     by_id = {candidate.skill_id: candidate for candidate in candidates}
-    ranked = dict.fromkeys(item.skill_id for item in answer.candidates)
-    order = [by_id[skill_id] for skill_id in ranked if skill_id in by_id]
+    ranked = {item.skill_id: item.team for item in answer.candidates}
+    order = [_of_team(by_id[skill_id], team) for skill_id, team in ranked.items() if skill_id in by_id]
     if len(order) != len(candidates):
         raise RankUnavailable(f"candidates: expected {len(candidates)} of the request, got {len(order)}")
     return Reranked(order, answer.model_version)
 
 
-class _RankedId(msgspec.Struct):
+class _Ranked(msgspec.Struct):
     skill_id: str
+    team: str | None = None
 
 
 class _RankAnswer(msgspec.Struct):
-    candidates: list[_RankedId]
+    candidates: list[_Ranked]
     model_version: str | None = None
 
 
 _JSON = {"Content-Type": "application/json"}
+
+
+def _of_team(candidate: Candidate, team: str | None) -> Candidate:
+    return candidate if team is None else msgspec.structs.replace(candidate, team=team)
 
 
 def _first_present(candidates: Sequence[Candidate]) -> list[float]:

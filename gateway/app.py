@@ -9,8 +9,10 @@ from collector.problems import REFUSALS
 from collector.service import Collector
 from gateway.admin import admin_router
 from gateway.answers import answers_router
+from gateway.forward import ForwardedAnswers
 from pickwise.settings import Settings
-from ranker.http import ranker_router
+from ranker.answering import RankerAnswers
+from ranker.http import Answers, add_ranker
 
 DESCRIPTION = "Observability and feedback learning for the decision which tool an agent picks."
 
@@ -19,7 +21,13 @@ def create_app(settings: Settings, collector: Collector) -> FastAPI:
     """The whole HTTP surface over a started collector. OpenAPI at ``/docs``, which needs no key: it holds no data."""
     app = FastAPI(title="Pickwise", description=DESCRIPTION, docs_url="/docs", redoc_url=None, responses=REFUSALS)
     add_collector(app, collector)
+    add_ranker(app, _ranker_answers(settings))
     app.include_router(admin_router(collector))
     app.include_router(answers_router(settings))
-    app.include_router(ranker_router(settings))
     return app
+
+
+def _ranker_answers(settings: Settings) -> Answers:
+    """Those of the ranker's own process where it has one."""
+    path = settings.ranker_socket
+    return RankerAnswers(settings) if path is None else ForwardedAnswers(settings, path)

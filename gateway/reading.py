@@ -1,4 +1,5 @@
-"""What a discovery layer reads, from a data folder that no service needs to hold: registry, weights and ranks.
+"""What a discovery layer reads, from a data folder that no service needs to hold: registry, weights, ranks and
+recall.
 
 On a loopback port of its own, for as long as somebody in this process needs it, and for nobody else.
 """
@@ -22,7 +23,8 @@ from collector.access import Access
 from collector.callers import Reader, guard
 from collector.telemetry import Telemetry
 from pickwise.settings import Settings
-from ranker.http import ranker_router
+from ranker.answering import RankerAnswers
+from ranker.http import add_ranker
 
 _START_S = 30.0
 _VERSION = """
@@ -58,7 +60,7 @@ def reading_service(settings: Settings) -> Iterator[Address]:
 def _app(settings: Settings, key: str) -> FastAPI:
     app = FastAPI(openapi_url=None)
     guard(app, Access(False, Telemetry()))
-    app.include_router(ranker_router(settings))
+    add_ranker(app, RankerAnswers(settings))
     tables = Tables(settings.data_dir)
 
     @app.middleware("http")

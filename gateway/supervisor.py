@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -30,10 +31,22 @@ class StartError(RuntimeError):
 
 
 class Part:
-    """One process of the service: its command and, while it runs, its handle."""
+    """One process of the service: its command and, while it runs, its handle.
 
-    def __init__(self, name: str, arguments: Sequence[str], log_folder: Path) -> None:
+    It is given the ``variables`` besides those of this process, and the file descriptor ``inherited``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        log_folder: Path,
+        variables: Mapping[str, str] | None = None,
+        inherited: int | None = None,
+    ) -> None:
         self.name = name
+        self._variables = {SUPERVISED: "1", **(variables or {})}
+        self._inherited = () if inherited is None else (inherited,)
         self.command = [sys.executable, "-m", "pickwise.cli", *arguments]
         self.log_path = log_folder / f"{name}.log"
         self.fast_deaths = 0
@@ -50,7 +63,8 @@ class Part:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 process_group=0,
-                env=os.environ | {SUPERVISED: "1"},
+                env=os.environ | self._variables,
+                pass_fds=self._inherited,
             )
         self._started = time.monotonic()
 
@@ -67,11 +81,12 @@ class Part:
 
 
 class Supervisor:
-    """Starts the parts, restarts one that dies, ends all on SIGTERM or SIGINT."""
+    """Starts the parts, restarts one that dies, ends all on SIGTERM or SIGINT; ``held`` is let go last."""
 
-    def __init__(self, parts: Sequence[Part], ready_url: str) -> None:
+    def __init__(self, parts: Sequence[Part], ready_url: str, held: ExitStack | None = None) -> None:
         self.parts = parts
         self.ready_url = ready_url
+        self._held = held or ExitStack()
         self._stopping = False
 
     def heed_signals(self) -> None:
@@ -121,6 +136,7 @@ class Supervisor:
             except subprocess.TimeoutExpired:
                 _kill_tree(process.pid)
                 process.wait()
+        self._held.close()
 
     def _revive(self, part: Part) -> None:
         if not part.died() or self._stopping:

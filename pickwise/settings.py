@@ -191,8 +191,48 @@ class Settings(BaseSettings):
         description="`use` (multilingual, no torch), `minilm`, `words` (none), or the name or folder of a "
         "sentence-transformers model: looked up on this machine only, no hub is asked (`hf download NAME` fetches one)",
     )
-    weights_refresh_s: float = Field(300.0, gt=0, description="seconds between two refreshes of the weights")
+    weights_refresh_s: float = Field(
+        240.0, gt=0, description="seconds between two refreshes: what happened is served within five minutes"
+    )
+    ranker_socket: Path | None = Field(
+        None,
+        description="Unix socket of the ranker's own process; `serve` makes one. Absent: `collect` ranks by itself",
+    )
     model_poll_s: float = Field(10.0, gt=0, description="seconds between two looks for a newly promoted model")
+    train_budget_s: float = Field(
+        60.0, gt=0, description="seconds in which training may try hyperparameters; the first is always tried"
+    )
+    gate_min_effective_sample: float = Field(
+        200.0, ge=1, description="promotion gate: (Σw)² ÷ Σw² of the later picks, below which nothing is promoted"
+    )
+    gate_golden_min: int = Field(20, ge=1, description="labelled turns from which the golden set is looked at")
+    gate_golden_drop: float = Field(0.0, ge=0, le=1, description="largest drop of NDCG@5 on the golden set")
+    gate_item_position_min: int = Field(
+        3_000, ge=1, description="shuffled impressions from which the item-position weight is looked at"
+    )
+    gate_item_position_off: float = Field(0.1, gt=0, description="how far from 1 the item-position weight may be")
+    gate_concentration_rise: float = Field(
+        0.2, ge=0, le=1, description="largest rise of the Gini coefficient of exposure in the first five ranks"
+    )
+    gate_never_shown_rise: float = Field(
+        0.1, ge=0, le=1, description="largest rise of the share of offered skills that never reach the first five ranks"
+    )
+    gate_scoring_p99_ms: float = Field(
+        25.0, gt=0, description="largest p99 of scoring 50 candidates, milliseconds of processor time"
+    )
+    canary_fraction: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of sessions that a promoted model ranks for until live traffic has judged it, see "
+        "[the ranker](ranker.md); 0: all at once",
+    )
+    canary_min: int = Field(
+        400, ge=1, description="ranked selections with a pick, of either version, from which a canary may be made full"
+    )
+    canary_margin: float = Field(
+        0.05, gt=0, le=1, description="a canary that is not worse by this, at 95 % confidence, is made full"
+    )
     nightly_at: str = Field("02:30", pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="UTC time of the nightly job")
 
     alert_rules: Path | None = Field(None, description="YAML file of alert rules; absent: the shipped rules")

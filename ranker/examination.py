@@ -5,6 +5,10 @@ at k divided by that at 1 is θ (Joachims et al., "Unbiased learning-to-rank wit
 randomisation). Only the first five ranks are shuffled; beyond, the last known value holds. Until a model has
 ``MIN_PICKS`` listed picks in shuffled selections, θ is exp(b_k - b_1) from the position factors that the ranking model
 learned with LightGBM (in force from the time that it was trained); without those it is unknown.
+
+The interval of a θ from shuffled selections is that of a ratio of two counts, on the log scale: with x_k picks at rank
+k and one pick a list, log θ has the variance 1/x_k + 1/x_1 (delta method on multinomial shares; Katz et al., Biometrics
+1978, for the binomial case). Position factors come without one.
 """
 
 from __future__ import annotations
@@ -12,10 +16,11 @@ from __future__ import annotations
 import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from analytics.wilson import Z
 from ranker.decay import Numbers
 
 #: Ranks that a shuffled selection shuffles.
@@ -52,6 +57,8 @@ class Examination:
     theta: Numbers | None
     source: Source
     picks: int = 0
+    #: 95 % bounds of ``theta`` at the shuffled ranks; None where θ isn't from shuffled selections.
+    interval: tuple[Numbers, Numbers] | None = None
 
     def weight(self, rank: int) -> float:
         """min(1/θ, 10); 1 where θ is unknown."""
@@ -92,7 +99,8 @@ class ShuffledPicks:
         picked, shown = self._picked.get(model), self._shown.get(model)
         picks = int(picked.sum()) if picked is not None else 0
         if picked is not None and shown is not None and picks >= MIN_PICKS and picked[0] > 0:
-            return Examination(_extended(theta_from_shuffled(picked, shown)), "randomized", picks)
+            theta = _extended(theta_from_shuffled(picked, shown))
+            return Examination(theta, "randomized", picks, theta_interval(picked, shown))
         if known:
             curves = self.factors[known - 1].curves
             curve = curves.get(model) or curves.get("")
@@ -106,6 +114,26 @@ def theta_from_shuffled(picked: Numbers, shown: Numbers) -> Numbers:
     deep = int((shown > 0).sum())
     rates = picked[:deep] / shown[:deep]
     return np.asarray(rates / rates[0])
+
+
+def theta_interval(picked: Numbers, shown: Numbers) -> tuple[Numbers, Numbers]:
+    """95 % bounds of ``theta_from_shuffled``; half a pick stands in for none, rank 1 is 1 by definition."""
+    deep = int((shown > 0).sum())
+    counts = np.maximum(picked[:deep], 0.5)
+    rates = counts / shown[:deep]
+    half = Z * np.sqrt(1 / counts + 1 / counts[0])
+    half[0] = 0.0
+    ratio = rates / rates[0]
+    low = np.where(picked[:deep] > 0, ratio * np.exp(-half), 0.0)
+    return np.asarray(low), np.asarray(ratio * np.exp(half))
+
+
+def described(found: Examination) -> dict[str, Any]:
+    """What a training stores of a curve besides its values: source, listed picks, and bounds where there are any."""
+    told: dict[str, Any] = {"source": found.source, "picks": found.picks}
+    if found.interval is not None:
+        told |= {"low": found.interval[0].tolist(), "high": found.interval[1].tolist()}
+    return told
 
 
 def theta_from_factors(factors: Mapping[int, float]) -> list[float]:

@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from analytics.tables import Tables
 from pickwise.settings import Settings
 from ranker import weights
-from ranker.log import facts_of, feed, read_log
+from ranker.log import facts_of, feed, frame, read_connection
 from ranker.state import State
+
+_REASONS = "SELECT skill_id, arg_max(reason, time) FROM skill_status WHERE project = $project GROUP BY skill_id"
 
 
 def explain(
@@ -22,10 +25,16 @@ def explain(
 
     ``calls`` and ``ok`` are plain counts without caller faults, ``n_effective`` what decay left of them; ``prior`` is
     the domain's rate and ``kappa`` the calls it counts for; ``low`` and ``high`` a 95 % interval; ``picks`` and
-    ``impressions`` are decayed, from ranked selections.
+    ``impressions`` are decayed, from ranked selections; ``status_reason`` is why the status last changed, None where it
+    never did.
     """
     moment = time.time() if now is None else now
-    log = read_log(data_dir, settings, project)
+    connection = Tables(data_dir).connect()
+    try:
+        log = read_connection(connection, settings, project)
+        reasons = dict(frame(connection, _REASONS, {"project": project}).iter_rows())
+    finally:
+        connection.close()
     factors = weights.position_factors(data_dir, project)
     state = feed(facts_of(log, None), State(0, factors))
     skills = document["skills"]
@@ -41,6 +50,7 @@ def explain(
             {
                 "skill_id": skill_id,
                 "status": entry["status"],
+                "status_reason": reasons.get(skill_id),
                 "rollout_fraction": entry["rollout_fraction"],
                 "heat": entry["heat"],
                 "picks": picks,

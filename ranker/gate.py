@@ -5,28 +5,30 @@
 new and old are the DCG of the succeeded pick at that model's rank, 1 ÷ log2(1 + rank); θ is the examination of the
 rank it was picked at. Bootstrapped by session. Picks pile up where the logging ranking put its favourites, so an
 unweighted replay promotes the model that repeats the logging order; the weights undo that (inverse propensity scoring,
-Joachims et al., WSDM 2017).
+Joachims et al., WSDM 2017). What the two rankings would have earned on shuffled lists is reported beside it
+(`ranker.off_policy`): there the logging policy is known and no θ is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+import lightgbm as lgb
 import numpy as np
 from numpy.typing import NDArray
 
+from pickwise.settings import Settings
+from ranker import off_policy
 from ranker.dataset import Group
 from ranker.decay import Numbers
-from ranker.guards import Guard
+from ranker.guards import Guard, all_guards
 from ranker.ranks import ranks
-from ranker.training import PickWeight
+from ranker.training import PickWeight, weighted_ndcg
 
 Decision = Literal["promoted", "kept", "refused"]
 
-#: (Σw)² ÷ Σw² below which the interval is not trusted.
-MIN_EFFECTIVE_SAMPLE = 200.0
 RESAMPLES = 2_000
 _CHUNK = 200
 
@@ -64,13 +66,58 @@ class Verdict:
     guards: list[Guard] = field(default_factory=list)
     #: IPS-weighted NDCG@5 of the slice `before` (the live ranking) and `after` (the new one).
     quality: dict[str, float] = field(default_factory=dict)
+    #: What ``off_policy_evidence`` found.
+    off_policy: dict[str, Any] = field(default_factory=dict)
 
     def evidence(self) -> dict[str, Any]:
         return {
             "ndcg_at_5": self.quality,
             "difference": asdict(self.difference),
+            "off_policy": self.off_policy,
             "guards": [asdict(guard) for guard in self.guards],
         }
+
+
+def judge(
+    groups: Sequence[Group],
+    new: Sequence[Numbers],
+    old: Sequence[Numbers],
+    weight: PickWeight,
+    expected: Mapping[str, Sequence[str]],
+    booster: lgb.Booster,
+    settings: Settings,
+    seed: int,
+) -> Verdict:
+    """The whole gate on a slice that the new ranking was not trained on.
+
+    ``new`` and ``old``: the two rankings' scores by group; ``expected``: labelled skills by selection id; ``booster``
+    is timed. Limits are the settings `gate_…`.
+    """
+    difference = paired_difference(succeeded_picks(groups, new, old, weight), seed)
+    verdict = decide(difference, all_guards(groups, new, old, expected, booster, settings), settings)
+    verdict.quality.update(before=weighted_ndcg(groups, old, weight), after=weighted_ndcg(groups, new, weight))
+    verdict.off_policy.update(off_policy_evidence(groups, new, old, seed))
+    return verdict
+
+
+def off_policy_evidence(
+    groups: Sequence[Group], new: Sequence[Numbers], old: Sequence[Numbers], seed: int
+) -> dict[str, Any]:
+    """Succeeded picks a shuffled list under `new` and `old` by four estimators, and the paired doubly robust difference
+    with its bootstrap interval by session; only ``lists`` where none was shuffled."""
+    log = off_policy.shuffled_lists(groups)
+    if not log.lists:
+        return {"lists": 0}
+    sessions: dict[str, int] = {}
+    session = [sessions.setdefault(groups[index].turn.session_id, len(sessions)) for index in log.lists]
+    gains = off_policy.by_list(log, new) - off_policy.by_list(log, old)
+    delta, low, high = _bootstrapped(gains, np.ones(len(gains)), np.array(session), seed)
+    return {
+        "lists": len(log.lists),
+        "new": off_policy.values(log, new),
+        "old": off_policy.values(log, old),
+        "difference": {"delta": delta, "low": low, "high": high},
+    }
 
 
 def succeeded_picks(
@@ -95,27 +142,33 @@ def paired_difference(picks: Picks, seed: int, resamples: int = RESAMPLES) -> Di
     count = len(picks.weight)
     if not count:
         return Difference(None, None, None, 0.0, 0, 0)
-    gains = np.bincount(picks.session, weights=picks.weight * (picks.new_gain - picks.old_gain))
-    weights = np.bincount(picks.session, weights=picks.weight)
-    rng, sessions = np.random.default_rng(seed), len(weights)
+    gains = picks.weight * (picks.new_gain - picks.old_gain)
+    delta, low, high = _bootstrapped(gains, picks.weight, picks.session, seed, resamples)
+    effective = float(picks.weight.sum() ** 2 / (picks.weight**2).sum())
+    return Difference(delta, low, high, effective, count, len(np.unique(picks.session)))
+
+
+def _bootstrapped(
+    gains: Numbers, weights: Numbers, session: NDArray[np.intp], seed: int, resamples: int = RESAMPLES
+) -> tuple[float, float, float]:
+    """Σ gains ÷ Σ weights and its 95 % percentile interval, whole sessions drawn (Efron & Tibshirani 1993)."""
+    by_session = np.bincount(session, weights=gains), np.bincount(session, weights=weights)
+    rng, sessions = np.random.default_rng(seed), len(by_session[0])
     draws = []
     for start in range(0, resamples, _CHUNK):
         size = min(_CHUNK, resamples - start)
-        times = rng.multinomial(sessions, np.full(sessions, 1 / sessions), size=size)
-        draws.append((times @ gains) / (times @ weights))
+        drawn = rng.integers(sessions, size=(size, sessions), dtype=np.int32)
+        draws.append(by_session[0][drawn].sum(axis=1) / by_session[1][drawn].sum(axis=1))
     low, high = np.quantile(np.concatenate(draws), [0.025, 0.975])
-    effective = float(picks.weight.sum() ** 2 / (picks.weight**2).sum())
-    return Difference(float(gains.sum() / weights.sum()), float(low), float(high), effective, count, sessions)
+    return float(gains.sum() / weights.sum()), float(low), float(high)
 
 
-def decide(difference: Difference, guards: Sequence[Guard]) -> Verdict:
+def decide(difference: Difference, guards: Sequence[Guard], settings: Settings) -> Verdict:
     """Promote only if the slice is large enough, the lower bound is above 0 and no guard trips."""
     checks = list(guards)
-    if difference.effective_sample < MIN_EFFECTIVE_SAMPLE or difference.low is None:
-        reason = (
-            f"effective sample size {difference.effective_sample:.0f} of the later slice is below "
-            f"{MIN_EFFECTIVE_SAMPLE:.0f}"
-        )
+    needed = settings.gate_min_effective_sample
+    if difference.effective_sample < needed or difference.low is None:
+        reason = f"effective sample size {difference.effective_sample:.0f} of the later slice is below {needed:.0f}"
         return Verdict("kept", reason, difference, checks)
     interval = f"Δ {difference.delta:+.4f}, 95 % interval [{difference.low:+.4f}, {difference.high:+.4f}]"
     if difference.low <= 0:

@@ -10,32 +10,13 @@ from typing import Any, Literal
 import lightgbm as lgb
 import numpy as np
 
+from pickwise.settings import Settings
 from ranker.dataset import Group
 from ranker.decay import Numbers
 from ranker.examination import SHUFFLED_DEPTH
 from ranker.ranks import order, ranks
 
 Outcome = Literal["passed", "tripped", "not_evaluated", "reported"]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the guards allow."""
-
-    golden_min: int = 20
-    """Labelled turns from which the golden set is looked at."""
-    golden_drop: float = 0.0
-    """Largest drop of NDCG@5 on the golden set."""
-    shuffled_impressions: int = 3_000
-    """Shuffled impressions from which the item-position weight is looked at: with 600, chance alone breaks it."""
-    item_position: tuple[float, float] = (0.9, 1.1)
-    """Range of the item-position weight."""
-    concentration_rise: float = 0.2
-    """Largest rise of the Gini coefficient of exposure in the first five ranks."""
-    never_shown_rise: float = 0.1
-    """Largest rise of the share of offered skills that never reach the first five ranks."""
-    scoring_p99_ms: float = 25.0
-    """Largest p99 of scoring 50 candidates, processor time."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +33,15 @@ def all_guards(
     old: Sequence[Numbers],
     expected: Mapping[str, Sequence[str]],
     booster: lgb.Booster,
-    limits: Limits | None = None,
+    settings: Settings,
 ) -> list[Guard]:
-    """Every guard on one slice; ``expected``: labelled skills by selection id."""
-    allowed = limits or Limits()
+    """Every guard on one slice; ``expected``: labelled skills by selection id; limits are the settings `gate_…`."""
     return [
-        golden_set(groups, new, old, expected, allowed),
-        item_position(groups, new, allowed),
-        concentration(groups, new, old, allowed),
-        never_shown(groups, new, old, allowed),
-        scoring_time(booster, groups, allowed),
+        golden_set(groups, new, old, expected, settings),
+        item_position(groups, new, settings),
+        concentration(groups, new, old, settings),
+        never_shown(groups, new, old, settings),
+        scoring_time(booster, groups, settings),
         flips(groups, new, old),
     ]
 
@@ -71,7 +51,7 @@ def golden_set(
     new: Sequence[Numbers],
     old: Sequence[Numbers],
     expected: Mapping[str, Sequence[str]],
-    limits: Limits,
+    settings: Settings,
 ) -> Guard:
     """NDCG@5 against labels must not drop."""
     pairs = []
@@ -80,52 +60,52 @@ def golden_set(
         if wanted:
             right = np.array([skill_id in wanted for skill_id in group.turn.skill_ids])
             pairs.append((_ndcg(right, new_scores), _ndcg(right, old_scores)))
-    if len(pairs) < limits.golden_min:
+    if len(pairs) < settings.gate_golden_min:
         return Guard("golden_set", "not_evaluated", f"{len(pairs)} labelled turns", {"n": len(pairs)})
     new_mean, old_mean = np.mean(pairs, axis=0)
     values = {"n": len(pairs), "new": float(new_mean), "old": float(old_mean)}
-    outcome: Outcome = "tripped" if old_mean - new_mean > limits.golden_drop else "passed"
+    outcome: Outcome = "tripped" if old_mean - new_mean > settings.gate_golden_drop else "passed"
     return Guard("golden_set", outcome, f"NDCG@5 {old_mean:.3f} → {new_mean:.3f}", values)
 
 
-def item_position(groups: Sequence[Group], new: Sequence[Numbers], limits: Limits) -> Guard:
+def item_position(groups: Sequence[Group], new: Sequence[Numbers], settings: Settings) -> Guard:
     """On shuffled lists a ranking must not know where things stood (item-position weight, Li et al., KDD 2018)."""
     hits = impressions = 0
     for group, scores in zip(groups, new, strict=True):
         if group.turn.randomized and len(scores) >= SHUFFLED_DEPTH:
             hits += int((ranks(scores[:SHUFFLED_DEPTH]) == np.arange(1, SHUFFLED_DEPTH + 1)).sum())
             impressions += SHUFFLED_DEPTH
-    if impressions < limits.shuffled_impressions:
+    if impressions < settings.gate_item_position_min:
         return Guard("item_position", "not_evaluated", f"{impressions} shuffled impressions", {"n": impressions})
     mean = SHUFFLED_DEPTH * hits / impressions
-    low, high = limits.item_position
+    low, high = 1 - settings.gate_item_position_off, 1 + settings.gate_item_position_off
     outcome: Outcome = "passed" if low <= mean <= high else "tripped"
     return Guard(
-        "item_position", outcome, f"mean {mean:.3f}, allowed {low} to {high}", {"n": impressions, "mean": mean}
+        "item_position", outcome, f"mean {mean:.3f}, allowed {low:.2f} to {high:.2f}", {"n": impressions, "mean": mean}
     )
 
 
-def concentration(groups: Sequence[Group], new: Sequence[Numbers], old: Sequence[Numbers], limits: Limits) -> Guard:
+def concentration(groups: Sequence[Group], new: Sequence[Numbers], old: Sequence[Numbers], settings: Settings) -> Guard:
     """Exposure must not pile up on few skills."""
     if not groups:
         return Guard("concentration", "not_evaluated", "no lists", {"n": 0})
     before, after = gini(_exposure(groups, old)), gini(_exposure(groups, new))
-    outcome: Outcome = "tripped" if after - before > limits.concentration_rise else "passed"
+    outcome: Outcome = "tripped" if after - before > settings.gate_concentration_rise else "passed"
     values = {"n": len(groups), "new": after, "old": before}
     return Guard("concentration", outcome, f"Gini {before:.3f} → {after:.3f}", values)
 
 
-def never_shown(groups: Sequence[Group], new: Sequence[Numbers], old: Sequence[Numbers], limits: Limits) -> Guard:
+def never_shown(groups: Sequence[Group], new: Sequence[Numbers], old: Sequence[Numbers], settings: Settings) -> Guard:
     """Skills must not vanish from the first ranks."""
     if not groups:
         return Guard("never_shown", "not_evaluated", "no lists", {"n": 0})
     before, after = (float((_exposure(groups, scores) == 0).mean()) for scores in (old, new))
-    outcome: Outcome = "tripped" if after - before > limits.never_shown_rise else "passed"
+    outcome: Outcome = "tripped" if after - before > settings.gate_never_shown_rise else "passed"
     values = {"n": len(groups), "new": after, "old": before}
     return Guard("never_shown", outcome, f"share of skills {before:.3f} → {after:.3f}", values)
 
 
-def scoring_time(booster: lgb.Booster, groups: Sequence[Group], limits: Limits, repeats: int = 200) -> Guard:
+def scoring_time(booster: lgb.Booster, groups: Sequence[Group], settings: Settings, repeats: int = 200) -> Guard:
     """Scoring 50 candidates must stay within its time: processor time, so that a busy machine blocks no model."""
     if not groups:
         return Guard("scoring_time", "not_evaluated", "no lists", {"n": 0})
@@ -137,7 +117,7 @@ def scoring_time(booster: lgb.Booster, groups: Sequence[Group], limits: Limits, 
         booster.predict(rows, num_threads=1)
         spent[index] = (time.thread_time() - started) * 1e3
     p99 = float(np.quantile(spent, 0.99))
-    outcome: Outcome = "tripped" if p99 > limits.scoring_p99_ms else "passed"
+    outcome: Outcome = "tripped" if p99 > settings.gate_scoring_p99_ms else "passed"
     return Guard("scoring_time", outcome, f"p99 {p99:.2f} ms for 50 candidates", {"n": repeats, "p99_ms": p99})
 
 

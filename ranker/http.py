@@ -1,90 +1,105 @@
-"""The ranker's HTTP routes: ``GET /v1/weights`` and ``POST /v1/rank``."""
+"""The ranker's HTTP routes: who answers is told, the ranker itself or who asks its process (``gateway.forward``)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 import msgspec
-from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
+from starlette.types import Receive, Scope, Send
 
-from collector.access import PROJECT_HEADER
-from collector.body import TooLarge
-from collector.callers import Reader
-from collector.reception import read_body
-from pickwise.settings import Settings
-from ranker.rank import Ranker, RankError
-from ranker.weights_store import WeightsError, WeightsStore
+from collector.callers import DirectRoute, Reader
+from ranker.artefacts import MEDIA_TYPE
+from ranker.rank import RankRequest
+from ranker.recall import RecallRequest
 
-#: A client may use what it has for so long before it asks again; a version's own address never changes.
-CURRENT_CACHE = "max-age=10, must-revalidate"
-VERSION_CACHE = "max-age=31536000, immutable"
-#: 200 candidates of 512 characters and a query of 8 KiB fit many times.
-MAX_RANK_BYTES = 1024 * 1024
-#: Requests that are ranked at once: scoring holds the interpreter's lock, more gain nothing and take memory.
-_RANKED_AT_ONCE = 4
+JSON = "application/json"
+Answer = Callable[[Request, str], Awaitable[Response]]
 
 
-def ranker_router(settings: Settings) -> APIRouter:
-    """Routes over the settings' data folder. Weights and models are looked up as they change."""
-    router = APIRouter(tags=["ranker"])
-    store = WeightsStore(settings.data_dir)
-    ranker = Ranker(settings.data_dir, settings)
-    at_once = CapacityLimiter(_RANKED_AT_ONCE)
+class Answers(Protocol):
+    """Answers a request for a project."""
 
-    @router.get(
-        "/v1/weights",
-        summary="The weights of a project: current, or one version",
-        responses={304: {"description": "If-None-Match names what is current"}},
+    async def weights(self, request: Request, project: str) -> Response: ...
+
+    async def rank(self, request: Request, project: str) -> Response: ...
+
+    async def recall(self, request: Request, project: str) -> Response: ...
+
+    async def artefact(self, request: Request, project: str) -> Response: ...
+
+
+def add_ranker(app: FastAPI, answers: Answers) -> None:
+    """Give an application the ranker's routes."""
+    # Not in a router of their own, which would take its time to find them.
+    declare = app.router
+    _add(declare, "GET", "/v1/weights", answers.weights, "The weights of a project: current, or one version", _READ)
+    _add(declare, "POST", "/v1/rank", answers.rank, "Rank candidates by what was learned", _takes(RankRequest))
+    _add(declare, "POST", "/v1/recall", answers.recall, "Find skills by their history", _takes(RecallRequest))
+    _add(
+        declare,
+        "GET",
+        "/v1/recall/artefact",
+        answers.artefact,
+        "The vectors that recall compares queries with, as an Arrow IPC file: current, or one version",
+        _READ | {"responses": {"200": {"description": "The file", "content": {MEDIA_TYPE: {}}}} | _UNCHANGED},
     )
-    def weights(
-        caller: Reader,
-        version: Annotated[str | None, Query(description="one version instead of the current one")] = None,
-        if_none_match: Annotated[str | None, Header()] = None,
-    ) -> Response:
-        try:
-            document = store.document(caller.project, version)
-        except WeightsError as error:
-            return _error(404, str(error))
-        headers = {
-            "ETag": f'"{document.version}"',
-            "Cache-Control": VERSION_CACHE if version else CURRENT_CACHE,
-            "Vary": f"Authorization, {PROJECT_HEADER}",  # both decide whose weights these are
-        }
-        if _matches(if_none_match, document.version):
-            return Response(status_code=304, headers=headers)
-        return Response(msgspec.json.encode(document), media_type="application/json", headers=headers)
-
-    @router.post("/v1/rank", summary="Rank candidates by what was learned")
-    async def rank(request: Request, caller: Reader) -> Response:
-        try:
-            body = await read_body(request, MAX_RANK_BYTES)
-        except TooLarge as error:
-            return _error(413, f"body: {error}")
-        return await to_thread.run_sync(_ranked, ranker, caller.project, body, limiter=at_once)
-
-    return router
 
 
-def _ranked(ranker: Ranker, project: str, body: bytes) -> Response:
-    try:
-        asked: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _error(400, f"body: expected JSON, {error}")
-    try:
-        answer = ranker.rank(project, asked)
-    except RankError as error:
-        return _error(422, str(error))
-    return Response(msgspec.json.encode(answer), media_type="application/json")
+def _add(router: APIRouter, method: str, path: str, answer: Answer, summary: str, described: dict[str, Any]) -> None:
+    async def endpoint(request: Request, caller: Reader) -> Response:
+        return await answer(request, caller.project)
+
+    router.add_api_route(
+        path,
+        endpoint,
+        methods=[method],
+        summary=summary,
+        name=answer.__name__,
+        tags=["ranker"],
+        openapi_extra=described,
+        route_class_override=_LeanRoute,
+    )
 
 
-def _matches(if_none_match: str | None, version: str) -> bool:
-    """Weak comparison against a list of entity tags, as RFC 9110 13.1.2 says."""
-    if if_none_match is None:
-        return False
-    tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
-    return "*" in tags or f'"{version}"' in tags
+class _LeanRoute(DirectRoute):
+    """A route for many requests, whose refusals are answered as FastAPI answers its own."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        response = await self._direct(Request(scope, receive))
+        await response(scope, receive, send)
 
 
-def _error(status: int, detail: str) -> Response:
-    return Response(msgspec.json.encode({"detail": detail}), status_code=status, media_type="application/json")
+def _takes(form: type[msgspec.Struct]) -> dict[str, Any]:
+    """The OpenAPI description of a body."""
+    (schema,), components = msgspec.json.schema_components([form], ref_template="#/components/schemas/{name}")
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": _resolved(schema, components)}}}}
+
+
+def _resolved(schema: Any, components: dict[str, Any]) -> Any:
+    """The schema with what it refers to in its place."""
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            return _resolved(components[schema["$ref"].rpartition("/")[2]], components)
+        return {key: _resolved(value, components) for key, value in schema.items()}
+    return [_resolved(item, components) for item in schema] if isinstance(schema, list) else schema
+
+
+_UNCHANGED: dict[str, Any] = {"304": {"description": "If-None-Match names what is current"}}
+_READ: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "version",
+            "in": "query",
+            "required": False,
+            "description": "one version instead of the current one",
+            "schema": {"type": "string"},
+        },
+        {"name": "If-None-Match", "in": "header", "required": False, "schema": {"type": "string"}},
+    ],
+    "responses": _UNCHANGED,
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from ranker import features
+from ranker import blend, features
+from ranker.decay import Numbers
 from ranker.files import project_folder, write_atomically
 
 if TYPE_CHECKING:
@@ -34,20 +36,31 @@ class ModelMeta(msgspec.Struct, kw_only=True):
     trees: int
     validation_ndcg: float
     curves: dict[str, list[float]]
+    #: Coefficients of ``ranker.blend`` by feature.
+    blend: dict[str, float] = {}
 
 
 @dataclass(frozen=True)
 class Model:
+    """A blend and the trees boosted on top of it."""
+
     booster: lgb.Booster
     meta: ModelMeta
 
-    def score(self, matrix: features.Matrix) -> np.ndarray:
-        """Scores of the rows of a matrix with the columns of ``features.NAMES``."""
-        return np.asarray(self.booster.predict(self._columns(matrix), num_threads=1), dtype=np.float64)
+    def score(self, matrices: Sequence[features.Matrix]) -> list[Numbers]:
+        """Scores of each list's candidates; a matrix a list, with the columns of ``features.NAMES``."""
+        if not matrices:
+            return []
+        trees = np.asarray(self.booster.predict(self._columns(np.concatenate(matrices)), num_threads=1))
+        ends = np.cumsum([len(matrix) for matrix in matrices])[:-1]
+        return [
+            found + self.blended(matrix).sum(axis=1)
+            for found, matrix in zip(np.split(trees, ends), matrices, strict=True)
+        ]
 
-    def contributions(self, matrix: features.Matrix) -> np.ndarray:
-        """SHAP values (rows, features + 1); the last column is the expected score, rows sum to the scores."""
-        return np.asarray(self.booster.predict(self._columns(matrix), pred_contrib=True, num_threads=1))
+    def blended(self, matrix: features.Matrix) -> Numbers:
+        """What each term of the blend adds to the scores of one list, shape (candidates, len(blend.TERMS))."""
+        return blend.inputs(matrix) * blend.coefficients(self.meta.blend)
 
     def _columns(self, matrix: features.Matrix) -> features.Matrix:
         if tuple(self.meta.features) == features.NAMES:
@@ -55,8 +68,9 @@ class Model:
         return matrix[:, [features.NAMES.index(name) for name in self.meta.features]]
 
 
-def model_version(model_text: str) -> str:
-    return hashlib.sha256(model_text.encode()).hexdigest()[:16]
+def model_version(model_text: str, coefficients: Mapping[str, float]) -> str:
+    content = model_text.encode() + msgspec.json.encode(coefficients, order="sorted")
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def save(data_dir: Path, project: str, booster: lgb.Booster, meta: ModelMeta) -> Path:
@@ -77,6 +91,8 @@ def load(data_dir: Path, project: str, version: str, embedding_version: str) -> 
         raise ModelUnusable(f"model {version} of project {project} can't be read: {error}") from error
     if hashlib.sha256(text).hexdigest() != meta.sha256:
         raise ModelUnusable(f"model {version} of project {project} is corrupted: its sha256 differs from meta.json")
+    if meta.blend and model_version(text.decode(), meta.blend) != version:
+        raise ModelUnusable(f"model {version} of project {project} is corrupted: its content is of another version")
     missing = [name for name in meta.features if name not in features.NAMES]
     if missing:
         raise ModelUnusable(f"model {version} needs features that this release lacks: {', '.join(missing)}")

@@ -10,13 +10,15 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from pickwise.events import MAX_CANDIDATES, MAX_QUERY_BYTES, Intent, SkillId, cut_utf8, finite, plain_reason
+from pickwise.events import MAX_CANDIDATES, MAX_QUERY_BYTES, Intent, SkillId, cut_utf8, plain_reason
 from pickwise.settings import Settings
 from ranker import features
 from ranker.decay import Numbers
 from ranker.examination import SHUFFLED_DEPTH
 from ranker.features.base import Context
+from ranker.interleave import team_draft
 from ranker.ranks import order
+from ranker.recall import decode_recall
 from ranker.serving import Projects, Served
 from ranker.turns import SCORES, Turn
 
@@ -61,35 +63,83 @@ class Ranker:
     def close(self) -> None:
         self.projects.close()
 
+    def is_quick(self, project: str, request: Any) -> bool:
+        """Whether ranking now waits neither for loading nor for an embedding."""
+        served = self.projects.loaded(project)
+        return served is not None and served.is_quick(_query(request))
+
+    def recalls_quickly(self, project: str, request: Any) -> bool:
+        """The same of recall."""
+        served = self.projects.loaded(project)
+        return served is not None and served.recall is not None and served.is_quick(_query(request))
+
+    def recall(self, project: str, request: Any) -> Response:
+        """The response of ``POST /v1/recall``. Raises RecallError."""
+        asked = decode_recall(request)
+        served = self.projects.with_recall(project)
+        assert served.recall is not None
+        return served.recall.best(served.embed(_cut(asked.query)), asked)
+
     def rank(self, project: str, request: Mapping[str, Any]) -> Response:
         """The response of ``POST /v1/rank``. Raises RankError."""
         asked = decode_request(request)
         served = self.projects.get(project)
+        rankers = served.rankers(asked.session_id or "")
+        turn = _turn(asked, served)
         with served.lock:
-            turn = _turn(asked, served)
             known = served.known(turn.skill_ids)
-            scores, contributions = _scored(turn, served)
-        placed = _order(scores, known)
+            scored = [_scored(turn, ranker) for ranker in rankers]
+        placed = _order(scored[0][0], known)
         randomized, propensities = False, np.ones(len(placed))
         if asked.explore:
             placed, propensities, randomized = explore(placed, served.document.explore.shuffle_fraction, self._rng)
-        floor = float(scores[known].min()) if known.any() else np.inf
-        response: Response = {
-            "weights_version": served.document.version,
-            "model_version": served.model.meta.version if served.model else None,
-            "candidates": [
+        versions = [ranker.model.meta.version if ranker.model else None for ranker in rankers]
+        if len(rankers) == 2 and not randomized:
+            candidates = self._interleaved(request, placed, scored, known, versions)
+        else:
+            shown = _shown(scored[0][0], known)
+            candidates = [
                 {
                     **request["candidates"][index],
-                    "score": float(scores[index] if known[index] else min(scores[index], floor)),
-                    "contributions": contributions[index],
-                    "propensity": float(propensity),
+                    "score": shown[index],
+                    "contributions": scored[0][1][index],
+                    "propensity": propensity,
                 }
-                for index, propensity in zip(placed, propensities, strict=True)
-            ],
+                for index, propensity in zip(placed, propensities.tolist(), strict=True)
+            ]
+            versions = versions[:1]
+        response: Response = {
+            "weights_version": served.document.version,
+            "model_version": "+".join(version for version in versions if version) or None,
+            "candidates": candidates,
         }
         if asked.explore:
             response["randomized"] = randomized
         return response
+
+    def _interleaved(
+        self,
+        request: Mapping[str, Any],
+        first: Sequence[int],
+        scored: Sequence[tuple[Numbers, list[dict[str, float]]]],
+        known: np.ndarray,
+        versions: Sequence[str | None],
+    ) -> list[dict[str, Any]]:
+        """One list out of two orders, each candidate with the version that chose it as its ``team``.
+
+        No ``propensity``: the draft is no policy whose chances are known.
+        """
+        shown = [_shown(scores, known) for scores, _ in scored]
+        return [
+            {
+                **request["candidates"][index],
+                "score": shown[team][index],
+                "contributions": scored[team][1][index],
+                "propensity": None,
+                "team": versions[team],
+            }
+            for index, team in team_draft(first, _order(scored[1][0], known), self._rng)
+        ]
 
 
 def decode_request(request: Mapping[str, Any]) -> RankRequest:
@@ -98,10 +148,13 @@ def decode_request(request: Mapping[str, Any]) -> RankRequest:
         asked = msgspec.convert(request, RankRequest)
     except msgspec.ValidationError as error:
         raise RankError(plain_reason(str(error))) from error
-    skill_ids = [candidate.skill_id for candidate in asked.candidates]
-    for index, skill_id in enumerate(skill_ids):
-        if skill_id in skill_ids[:index]:
-            raise RankError(f"candidates[{index}].skill_id: {skill_id!r} is listed twice, expected distinct skills")
+    seen = set[str]()
+    for index, candidate in enumerate(asked.candidates):
+        if candidate.skill_id in seen:
+            raise RankError(
+                f"candidates[{index}].skill_id: {candidate.skill_id!r} is listed twice, expected distinct skills"
+            )
+        seen.add(candidate.skill_id)
     return asked
 
 
@@ -121,6 +174,17 @@ def explore(placed: Sequence[int], fraction: float, rng: np.random.Generator) ->
     return found, propensities, shuffled
 
 
+def _query(request: Any) -> str:
+    """The query of a request that was not looked at yet."""
+    query = request.get("query") if isinstance(request, dict) else None
+    return _cut(query) if isinstance(query, str) else ""
+
+
+def _cut(query: str) -> str:
+    found, _ = cut_utf8(query, MAX_QUERY_BYTES)
+    return found
+
+
 def _order(scores: Numbers, known: np.ndarray) -> list[int]:
     """Known skills by score, then unknown ones as they came."""
     best_first = order(scores)
@@ -129,9 +193,16 @@ def _order(scores: Numbers, known: np.ndarray) -> list[int]:
     ]
 
 
+def _shown(scores: Numbers, known: np.ndarray) -> list[float]:
+    """The scores as they are told: an unknown skill's is no higher than the last known one's."""
+    floor = float(scores[known].min()) if known.any() else np.inf
+    found: list[float] = np.where(known, scores, np.minimum(scores, floor)).tolist()
+    return found
+
+
 def _turn(asked: RankRequest, served: Served) -> Turn:
-    query, _ = cut_utf8(asked.query, MAX_QUERY_BYTES)
-    scores = {name: np.array([_number(getattr(candidate, name)) for candidate in asked.candidates]) for name in SCORES}
+    query = _cut(asked.query)
+    scores = {name: _numbers([getattr(candidate, name) for candidate in asked.candidates]) for name in SCORES}
     intent = asked.intent or Intent()
     return Turn(
         selection_id="",
@@ -150,26 +221,27 @@ def _turn(asked: RankRequest, served: Served) -> Turn:
     )
 
 
-def _number(value: float | None) -> float:
-    value = finite(value)
-    return np.nan if value is None else value
+def _numbers(values: list[float | None]) -> Numbers:
+    """NaN where there is none, or one that is not finite."""
+    found = np.array(values, dtype=np.float64)
+    found[np.isinf(found)] = np.nan
+    return found
 
 
 def _scored(turn: Turn, served: Served) -> tuple[Numbers, list[dict[str, float]]]:
     """Scores and, for each candidate, what each term or feature adds to its score.
 
-    Features of a model that add nothing are left out; the three terms of the score before any model are always there.
+    Features of a model that add nothing to any of them are left out.
     """
     if not turn.skill_ids:
         return np.zeros(0), []
-    if served.model is None:
+    if served.paths is None:
         parts = served.formula_terms(turn)
         columns, names = np.column_stack(list(parts.values())), list(parts)
     else:
-        columns = served.model.contributions(features.compute(Context(turn, served.state)))
-        names = [*served.model.meta.features, "base"]
-    contributions = [
-        {name: float(value) for name, value in zip(names, row, strict=True) if value or served.model is None}
-        for row in columns
-    ]
+        columns = served.paths.of(features.compute(Context(turn, served.state)))
+        names = [*served.paths.names, "base"]
+        kept = np.flatnonzero(columns.any(axis=0))
+        columns, names = columns[:, kept], [names[column] for column in kept]
+    contributions = [dict(zip(names, row, strict=True)) for row in columns.tolist()]
     return columns.sum(axis=1), contributions

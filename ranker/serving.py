@@ -1,16 +1,18 @@
-"""What is served for each project: current weights, the model they name, and the state that features read.
+"""What is served for each project: current weights, the model they name, the state that features read, and recall.
 
-A look at the pointer every ``model_poll_s``; what changed is loaded beside what is served and put in its place, so that
-requests never wait for it. A model that can't be used is refused, and the last good one is served on.
+A look at the pointer every ``model_poll_s``; what changed is loaded beside what is served and put in its place. New
+facts go into the state that is served, a few at a time, so that no request waits for long. A model that can't be used
+is refused, and the last good one is served on.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +21,23 @@ from numpy.typing import NDArray
 from pickwise.embed import Vectors
 from pickwise.settings import Settings
 from ranker import formula, weights
+from ranker.artefacts import Artefacts
+from ranker.beside import Beside, load_beside
 from ranker.decay import Numbers
-from ranker.log import Fact, Log, ends, entries, feed, read_log, turns
+from ranker.log import Fact, Log, ends, entries, ordered, read_log, turns
 from ranker.models import Model, ModelUnusable, load
+from ranker.paths import PathContributions
+from ranker.recall import Recall, recall_of
 from ranker.state import UNKNOWN, State
 from ranker.turns import Turn
 from ranker.vectors import VectorCache, load_vectors
-from ranker.weights_document import WeightsDocument
+from ranker.weights_document import SkillEntry, WeightsDocument
 from ranker.weights_store import WeightsStore
 
 log = logging.getLogger(__name__)
+
+#: Facts that the served state takes in at once: about a millisecond.
+_FED_AT_ONCE = 32
 
 
 @dataclass
@@ -37,8 +46,18 @@ class Served:
 
     document: WeightsDocument
     model: Model | None
+    #: None until a model or recall needs them: before that no query is embedded.
     vectors: VectorCache | None
     state: State
+    #: Version of the weights with which the newest facts were taken in.
+    fed: str = ""
+    #: What the model's features add to a score; None without a model.
+    paths: PathContributions | None = None
+    #: Other models, that rank for some sessions.
+    beside: Beside = field(default_factory=Beside)
+    recall: Recall | None = None
+    #: Version of the file that ``recall`` can be downloaded as.
+    artefact: str | None = None
     #: Keys of the facts that the state has taken in.
     taken: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -47,18 +66,37 @@ class Served:
         """Which skills are registered or were ever offered; all of them where the project knows none."""
         if not self.state.row_of:
             return np.ones(len(skill_ids), dtype=bool)
-        return np.array([self.state.row_of.get(skill_id, UNKNOWN) != UNKNOWN for skill_id in skill_ids], dtype=bool)
+        return np.asarray(self.state.rows(skill_ids) != UNKNOWN)
+
+    def is_quick(self, query: str) -> bool:
+        """Whether the query needs no embedding any more."""
+        return self.vectors is None or self.vectors.met(query) is not None
+
+    def rankers(self, session_id: str) -> list[Served]:
+        """What ranks for a session: one, or two whose orders are to be interleaved."""
+        found = []
+        for version in self.beside.rankers(self.document, session_id):
+            other = self.beside.models.get(version) if version is not None else None
+            found.append(replace(self, model=other[0], paths=other[1]) if other else self)
+        return found
 
     def embed(self, query: str) -> Vectors:
         return self.vectors.one(query) if self.vectors else np.zeros(0, dtype=np.float32)
 
     def formula_terms(self, turn: Turn) -> dict[str, Numbers]:
         """The terms of the score before any model, from the served weights."""
-        prior = self.state.success.at(self.state.rows(turn.skill_ids), turn.time).prior
+        prior = self._prior(turn)
         entry = [self.document.skills.get(skill_id) for skill_id in turn.skill_ids]
         heat = np.array([0.5 if found is None else found.heat for found in entry])
         success = np.array([p if found is None else found.success for found, p in zip(entry, prior, strict=True)])
         return formula.terms(turn.scores, heat, success, prior)
+
+    def _prior(self, turn: Turn) -> Numbers:
+        """Success of each candidate's domain."""
+        if self.state.row_of:
+            return self.state.success.at(self.state.rows(turn.skill_ids), turn.time).prior
+        found = [self.document.skills.get(skill_id) for skill_id in turn.skill_ids]
+        return np.array([0.5 if entry is None else _domain_rate(entry) for entry in found])
 
 
 class Projects:
@@ -68,6 +106,7 @@ class Projects:
         self._data_dir = Path(data_dir)
         self._settings = settings
         self._store = WeightsStore(self._data_dir)
+        self._artefacts = Artefacts(self._data_dir)
         self._vectors: VectorCache | None = None
         self._served: dict[str, Served] = {}
         self._loading: dict[str, threading.Lock] = {}
@@ -80,21 +119,51 @@ class Projects:
         self._store.close()
 
     def get(self, project: str) -> Served:
-        """What is served now. The first call for a project loads it; from then on it is kept fresh."""
+        """What is served now. The first call for a project loads it; from then on it is kept fresh.
+
+        Who comes while it is loaded the first time, after a restart, is served from the weights alone.
+        """
         served = self._served.get(project)
-        return self.reload(project) if served is None else served
+        if served is not None:
+            return served
+        loading = self._loading.get(project)
+        if loading is not None and loading.locked():
+            return Served(self._store.document(project), None, None, State(0))
+        return self.reload(project)
+
+    def loaded(self, project: str) -> Served | None:
+        """What is served now, None where the first call has to load it."""
+        return self._served.get(project)
+
+    def with_recall(self, project: str) -> Served:
+        """The same with recall by history, which is made at the first call for it and kept fresh from then on."""
+        served = self._served.get(project)
+        return served if served and served.recall is not None else self.reload(project, with_recall=True)
 
     def look(self) -> None:
         """Reload every project whose pointer has moved. A fault is logged, and the last good weights served on."""
         for project, served in list(self._served.items()):
             try:
-                version = self._store.current_version(project)
-                if version is not None and version != served.document.version:
+                pointer = self._store.pointer(project)
+                now = (pointer.version, pointer.interleaving) if pointer else None
+                if now is not None and now != (served.fed, served.beside.interleaving):
                     self.reload(project)
             except Exception:
                 log.exception("project %s: the last good weights are served on", project)
 
-    def reload(self, project: str) -> Served:
+    def renew(self, project: str, version: str) -> None:
+        """Serve the document of that version where the model stays: its facts come with the next look.
+
+        So who has read new weights is ranked by them.
+        """
+        served = self._served.get(project)
+        if served is None or served.document.version == version:
+            return
+        document = self._store.document(project, version)
+        if document.model == served.document.model:
+            served.document = document
+
+    def reload(self, project: str, *, with_recall: bool = False) -> Served:
         """Load what the pointer names and serve it; waits for a reload that is under way."""
         with self._lock:
             loading = self._loading.setdefault(project, threading.Lock())
@@ -103,29 +172,45 @@ class Projects:
                 self._watcher = threading.Thread(target=_watch, args=watch, name="ranker-watch", daemon=True)
                 self._watcher.start()
         with loading:
-            served = self._load(project, self._served.get(project))
+            before = self._served.get(project)
+            if with_recall and before is not None and before.recall is not None:
+                return before  # another call has just made it
+            served = self._load(project, before, with_recall)
             self._served[project] = served
             return served
 
-    def _load(self, project: str, before: Served | None) -> Served:
+    def _load(self, project: str, before: Served | None, with_recall: bool) -> Served:
         document = self._store.document(project)
         model = self._model(project, document, before)
+        has_vectors = model is not None or with_recall or (before is not None and before.vectors is not None)
         read = read_log(self._data_dir, self._settings, project)
-        same = before is not None and _version(before.model) == _version(model)
-        if before is not None and same:
-            vectors, state, taken = before.vectors, before.state, before.taken
+        if before is not None and before.model is model and (before.vectors is not None) == has_vectors:
+            served = replace(before, document=document, fed=document.version)
         else:
-            # Before any model no feature is read, so nothing needs embedding.
-            vectors = self._embedder() if model else None
+            vectors = self._embedder() if has_vectors else None
             factors = weights.position_factors(self._data_dir, project)
-            state, taken = State(vectors.dimension if vectors else 0, factors), set()
-        facts = _new_facts(read, vectors, taken)
-        served = Served(document, model, vectors, state, taken)
-        if before is not None and same:
-            served.lock = before.lock
-        with served.lock:
-            feed(facts, state)
+            state = State(vectors.dimension if vectors else 0, factors)
+            paths = PathContributions(model) if model else None
+            served = Served(document, model, vectors, state, document.version, paths)
+        _feed(served, _new_facts(read, served.vectors, served.taken))
+        served.beside = Beside(interleaving=self._store.interleaving(project))
+        if served.model is not None:
+            kept, version = before.beside.models if before else {}, self._embedder().version
+            served.beside = load_beside(self._data_dir, project, document, served.beside.interleaving, version, kept)
+        if served.vectors is not None:
+            self._recall(project, served, served.vectors.version)
         return served
+
+    def _recall(self, project: str, served: Served, embedding_version: str) -> None:
+        """Make recall and its artefact; one that can't be written is logged."""
+        skill_ids = list(served.document.skills) or list(served.state.row_of)
+        served.recall = recall_of(
+            served.state, skill_ids, project, served.document.version, embedding_version, time.time()
+        )
+        try:
+            served.artefact = self._artefacts.keep(served.recall) if served.recall.skill_ids else None
+        except OSError:
+            log.exception("project %s: the artefact of recall can't be written", project)
 
     def _model(self, project: str, document: WeightsDocument, before: Served | None) -> Model | None:
         """The model that the weights name; where it can't be used the last good one."""
@@ -160,8 +245,18 @@ def _watch(watched: weakref.ref[Projects], closed: threading.Event, poll_s: floa
         del projects
 
 
-def _version(model: Model | None) -> str | None:
-    return model.meta.version if model else None
+def _domain_rate(entry: SkillEntry) -> float:
+    """p_d, of which the weights tell the distance: success_logit = logit p̂ - logit p_d, up to 2 either way."""
+    odds = entry.success / (1 - entry.success) / np.exp(entry.success_logit)
+    return float(odds / (1 + odds))
+
+
+def _feed(served: Served, facts: Sequence[Fact]) -> None:
+    in_order = ordered(facts)
+    for start in range(0, len(in_order), _FED_AT_ONCE):
+        with served.lock:
+            for fact in in_order[start : start + _FED_AT_ONCE]:
+                served.state.feed(fact)
 
 
 def _new_facts(read: Log, vectors: VectorCache | None, taken: set[str]) -> list[Fact]:

@@ -20,6 +20,7 @@ from ranker.history import QueryHistory
 from ranker.success import SuccessCounts, judges_skill
 from ranker.transitions import Transitions
 from ranker.turns import Ended, Registered, Turn
+from ranker.words import WordHistory, query_terms
 
 LATENCY_HALF_LIFE_DAYS = 14.0
 #: Row of every skill that is not known (yet); nothing is ever counted there.
@@ -55,6 +56,7 @@ class State:
         self.heat = HeatCounts()
         self.success = SuccessCounts()
         self.history = QueryHistory(self.dimension)
+        self.words = WordHistory()
         self.transitions = Transitions()
         self.latency = DecayedSums(LATENCY_HALF_LIFE_DAYS, width=2)
         self.descriptions = np.zeros((0, self.dimension), dtype=np.float32)
@@ -84,6 +86,7 @@ class State:
             known = self.skills[row]
             if not known.first_seen <= turn.time:
                 known.first_seen = turn.time
+        self.words.asked(query_terms(turn.query), turn.time)
         if turn.previous_skill_id:
             for index in turn.picked:
                 self.transitions.add(turn.previous_skill_id, turn.skill_ids[index], turn.time)
@@ -105,6 +108,7 @@ class State:
         if call.turn is not None:
             weight = self._pick_weight(call.turn, call.skill_id, call.time)
             self.history.add(row, call.turn.vector, call.time, weight)
+            self.words.add(row, query_terms(call.turn.query), call.time)
 
     def _registered(self, entry: Registered) -> None:
         row = self._row(entry.skill_id)

@@ -6,10 +6,12 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -17,26 +19,29 @@ from collector.control import Control
 from collector.lake import Lake
 from collector.tables import TABLES
 from pickwise.settings import Settings
-from ranker import features, gate, guards, weights
+from ranker import blend, canary, features, fusion, gate, weights
 from ranker.dataset import Group, Progress, featurise, split
 from ranker.decay import Numbers
-from ranker.examination import Curves, PositionFactors
+from ranker.examination import Curves, PositionFactors, described
 from ranker.log import Log, facts_of, labels_by_turn, read_log
 from ranker.models import Model, ModelMeta, ModelUnusable, load, model_version, save
+from ranker.paths import PathContributions
 from ranker.state import State
 from ranker.training import (
     TooLittle,
     Trained,
     predict,
     weight_from_curves,
-    weighted_ndcg,
 )
 from ranker.training import train as fit_best
 from ranker.vectors import VectorCache, load_vectors
+from ranker.weights_document import Fusion
 from ranker.weights_store import WeightsStore
 
 JOB = "train"
 SEED = 7
+#: Lists of the later slice on which the features' importance is measured.
+MEASURED_LISTS = 500
 
 
 def train(
@@ -67,21 +72,28 @@ def _train(data_dir: Path, settings: Settings, project: str, seed: int, progress
         "groups": {"train": len(train_groups), "validation": len(validation), "test": len(test)},
         "seed": seed,
     }
-    known = known_curves(state, time.time())
+    now = time.time()
+    known = known_curves(state, now)
+    evidence["examination"] = {model: described(state.examination.at(model, now)) for model in state.models}
     try:
-        trained = fit_best(train_groups, validation, known, seed, progress)
+        trained = fit_best(train_groups, validation, known, seed, progress, settings.train_budget_s)
     except TooLittle as reason:
         return _record(data_dir, project, "refused", str(reason), evidence, None)
     meta = _meta(trained, vectors.version, seed)
     if progress:
         progress("judging on the later slice")
     live = _live_model(data_dir, project, vectors.version)
-    verdict = judge(test, trained, live, known, _expected(log), seed)
-    evidence |= _evidence(trained, known, live, verdict)
+    verdict = judge(test, trained, live, known, _expected(log), settings, seed)
+    evidence |= _evidence(trained, meta, test, known, live, verdict)
+    learned = _learned_fusion(data_dir, project, [*train_groups, *validation], test, {**trained.curves, **known}, seed)
+    evidence["fusion"] = msgspec.to_builtins(learned)
     if verdict.decision != "promoted":
+        weights.refresh(data_dir, settings, project, fusion=learned)
         return _record(data_dir, project, verdict.decision, verdict.reason, evidence, meta)
+    if against := canary.objection(data_dir, project, meta.version):
+        return _record(data_dir, project, "kept", f"{against}; {verdict.reason}", evidence, meta)
     save(data_dir, project, trained.booster, meta)
-    weights.refresh(data_dir, settings, project, promote=meta)
+    weights.refresh(data_dir, settings, project, promote=meta, fusion=learned)
     return _record(data_dir, project, "promoted", verdict.reason, evidence, meta)
 
 
@@ -112,25 +124,20 @@ def judge(
     live: Model | None,
     known: Curves,
     expected: dict[str, list[str]],
+    settings: Settings,
     seed: int,
 ) -> gate.Verdict:
     """The gate on the test slice, against the live model or, without one, the score before any model."""
     weight = weight_from_curves({**trained.curves, **known})
-    new = predict(trained.booster, test)
+    new = predict(trained.booster, trained.coefficients, test)
     old = live_scores(test, live)
-    difference = gate.paired_difference(gate.succeeded_picks(test, new, old, weight), seed)
-    verdict = gate.decide(difference, guards.all_guards(test, new, old, expected, trained.booster))
-    verdict.quality.update(before=weighted_ndcg(test, old, weight), after=weighted_ndcg(test, new, weight))
-    return verdict
+    return gate.judge(test, new, old, weight, expected, trained.booster, settings, seed)
 
 
 def live_scores(groups: Sequence[Group], live: Model | None) -> list[Numbers]:
     if live is None:
         return [group.before_model for group in groups]
-    if not groups:
-        return []
-    scores = live.score(np.concatenate([group.features for group in groups]))
-    return np.split(scores, np.cumsum([len(group.labels) for group in groups])[:-1])
+    return live.score([group.features for group in groups])
 
 
 def _live_model(data_dir: Path, project: str, embedding_version: str) -> Model | None:
@@ -148,19 +155,32 @@ def _live_model(data_dir: Path, project: str, embedding_version: str) -> Model |
         return None
 
 
+def _learned_fusion(
+    data_dir: Path, project: str, train_groups: Sequence[Group], test: Sequence[Group], curves: Curves, seed: int
+) -> Fusion:
+    store = WeightsStore(data_dir)
+    try:
+        current = store.document(project).fusion
+    finally:
+        store.close()
+    return fusion.learn(train_groups, test, weight_from_curves(curves), current, seed)
+
+
 def _meta(trained: Trained, embedding_version: str, seed: int) -> ModelMeta:
     text = trained.booster.model_to_string()
+    coefficients = blend.named(trained.coefficients)
     return ModelMeta(
-        version=model_version(text),
+        version=model_version(text, coefficients),
         sha256=hashlib.sha256(text.encode()).hexdigest(),
         features=list(features.NAMES),
         embedding_version=embedding_version,
         trained_at=time.time(),
         seed=seed,
-        regularisation=trained.regularisation,
-        trees=trained.trees,
-        validation_ndcg=trained.validation_ndcg,
+        regularisation=trained.best.parameters.regularisation,
+        trees=trained.best.trees,
+        validation_ndcg=trained.best.ndcg_at_5,
         curves={model: list(curve) for model, curve in trained.curves.items()},
+        blend=coefficients,
     )
 
 
@@ -169,19 +189,38 @@ def _expected(log: Log) -> dict[str, list[str]]:
     return {row[0]: list(row[1]) for row in log.labels.select("event_id", "expected").iter_rows()}
 
 
-def _evidence(trained: Trained, known: Curves, live: Model | None, verdict: gate.Verdict) -> dict[str, Any]:
-    gains = trained.booster.feature_importance("gain")
-    importance = sorted(zip(features.NAMES, gains.tolist(), strict=True), key=lambda item: -item[1])
+def _evidence(
+    trained: Trained,
+    meta: ModelMeta,
+    test: Sequence[Group],
+    known: Curves,
+    live: Model | None,
+    verdict: gate.Verdict,
+) -> dict[str, Any]:
     return {
         "compared_with": live.meta.version if live else "score before any model",
-        "regularisation": trained.regularisation,
-        "trees": trained.trees,
-        "validation_ndcg_at_5": trained.validation_ndcg,
-        "trials": [{"regularisation": r, "trees": n, "ndcg_at_5": value} for r, n, value in trained.trials],
+        "regularisation": trained.best.parameters.regularisation,
+        "trees": trained.best.trees,
+        "validation_ndcg_at_5": trained.best.ndcg_at_5,
+        "trials": [
+            {**asdict(trial.parameters), "trees": trial.trees, "ndcg_at_5": trial.ndcg_at_5} for trial in trained.trials
+        ],
+        "blend": blend.named(trained.coefficients),
         "theta": {"known": known, "position_factors": trained.curves},
-        "importance": dict(importance),
+        "importance": importance(Model(trained.booster, meta), test),
         **verdict.evidence(),
     }
+
+
+def importance(model: Model, groups: Sequence[Group]) -> dict[str, float]:
+    """How much each feature tells the candidates of a list apart: the root mean square of its contributions' distance
+    from their list's mean, largest first."""
+    paths = PathContributions(model)
+    apart = [found - found.mean(axis=0) for found in (paths.of(group.features) for group in groups[-MEASURED_LISTS:])]
+    if not apart:
+        return {}
+    spread = np.sqrt((np.concatenate(apart)[:, :-1] ** 2).mean(axis=0))
+    return dict(sorted(zip(paths.names, spread.tolist(), strict=True), key=lambda item: -item[1]))
 
 
 def _record(

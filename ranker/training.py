@@ -1,4 +1,4 @@
-"""LightGBM lambdarank that learns from skips and tells attraction from position.
+"""A blend, and LightGBM lambdarank on top of it, that learn from skips and tell attraction from position.
 
 `position` codes (calling model, rank), so LightGBM fits a bias to each and ranks by what is left. How strongly these
 biases are regularised decides whether that works, and an unweighted validation picks the naive model: regularisation
@@ -11,26 +11,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightgbm as lgb
 import numpy as np
 
-from ranker import features
+from ranker import blend, features
 from ranker.dataset import Group, Progress, positions
 from ranker.decay import Numbers
 from ranker.examination import MAX_INVERSE, Curves, theta_from_factors
 from ranker.ranks import ranks
 
+if TYPE_CHECKING:
+    import optuna
+
 REGULARISATIONS = (0.0, 0.01, 0.1, 1.0)
-MAX_ROUNDS = 300
-#: Numbers of trees that are compared.
-CHECKPOINTS = tuple(range(25, MAX_ROUNDS + 1, 25))
+#: Numbers of trees that are compared; one is hardly any. Few and small: the blend carries most, reasons cost by tree.
+CHECKPOINTS = (1, 10, 25, 50, 75, 100)
+WORTH = 2.0
+#: Hyperparameters that are tried, on so many of the newest lists.
+TRIALS = 8
+SEARCH_GROUPS = 10_000
 #: Fewer groups with contrast than this, in training or validation, teach nothing that holds.
-MIN_TRAIN_GROUPS = 200
-MIN_VALIDATION_GROUPS = 50
+MIN_TRAIN_GROUPS = 100
+MIN_VALIDATION_GROUPS = 30
 #: One: with two on a busy machine LightGBM's threads wait for each other, measured 15 times slower.
 THREADS = 1
 
@@ -47,14 +53,45 @@ class TooLittle(ValueError):  # noqa: N818 - a finding, not a fault
 
 
 @dataclass(frozen=True)
+class Parameters:
+    """Hyperparameters of the trees; ``min_rows`` is LightGBM's `min_data_in_leaf`."""
+
+    regularisation: float
+    learning_rate: float = 0.05
+    leaves: int = 7
+    min_rows: int = 50
+
+
+LEAST_REGULARISED = Parameters(REGULARISATIONS[0])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was tried, its best number of trees, and the validation NDCG@5 with them and with one tree alone.
+
+    ``is_worth_it``: they lead the bare blend by more than ``WORTH`` standard errors (after the rule of Breiman et al.,
+    "Classification and regression trees", 1984): with few lists the best of many numbers is chance.
+    """
+
+    parameters: Parameters
+    trees: int
+    ndcg_at_5: float
+    bare_ndcg_at_5: float
+    is_worth_it: bool
+
+    def bare(self) -> Trial:
+        """The same with one tree."""
+        return Trial(self.parameters, CHECKPOINTS[0], self.bare_ndcg_at_5, self.bare_ndcg_at_5, False)
+
+
+@dataclass(frozen=True)
 class Trained:
-    """A model and how it came about; ``trials`` has (regularisation, trees, validation NDCG@5)."""
+    """A model and how it came about."""
 
     booster: lgb.Booster
-    regularisation: float
-    trees: int
-    validation_ndcg: float
-    trials: list[tuple[float, int, float]]
+    coefficients: Numbers
+    best: Trial
+    trials: list[Trial]
     #: exp(b_k - b_1) by calling model, of the least regularised fit: regularisation shrinks them towards 1
     curves: Curves
 
@@ -75,42 +112,106 @@ def train(
     known: Curves,
     seed: int,
     progress: Progress | None = None,
+    budget_s: float = 60.0,
 ) -> Trained:
-    """Fit one model a regularisation and keep the best by IPS-weighted NDCG@5 on validation.
+    """Fit the blend and trees on top of it, with what had the best IPS-weighted NDCG@5 on validation, on both slices.
 
-    ``known``: θ by calling model where it is known; for the others the position factors of the least regularised fit
-    stand in. Deterministic for a seed. Raises TooLittle.
+    ``known``: θ by calling model where it is known; for the others the position factors of an unregularised fit stand
+    in. At most ``TRIALS`` settings are tried, or as many as ``budget_s`` seconds allow; the same data, seed and number
+    of trials give the same model. Raises TooLittle.
     """
     check(train_groups, validation)
     usable = [group for group in train_groups if group.has_contrast]
-    fits = []
-    for index, regularisation in enumerate(REGULARISATIONS):
-        if progress:
-            progress(f"training: model {index + 1} of {len(REGULARISATIONS)}")
-        fits.append(fit(usable, regularisation, seed))
-    curves = fits[0][1]
+    if progress:
+        progress("training: position factors")
+    _, curves = fit(usable[-SEARCH_GROUPS:], None, LEAST_REGULARISED, seed)
     weight = weight_from_curves({**curves, **known})
-    trials = [
-        (regularisation, trees, weighted_ndcg(validation, predict(booster, validation, trees), weight))
-        for regularisation, (booster, _) in zip(REGULARISATIONS, fits, strict=True)
-        for trees in CHECKPOINTS
-    ]
-    best = max(trials, key=lambda trial: trial[2])
-    booster = fits[REGULARISATIONS.index(best[0])][0]
-    kept = lgb.Booster(model_str=booster.model_to_string(num_iteration=best[1]))
-    return Trained(kept, best[0], best[1], best[2], trials, curves)
+    tried = search(usable[-SEARCH_GROUPS:], validation, fit_blend(usable, weight), weight, seed, budget_s, progress)
+    best = max(
+        (trial for trial in tried if trial.is_worth_it), key=lambda trial: trial.ndcg_at_5, default=tried[0].bare()
+    )
+    usable += [group for group in validation if group.has_contrast]
+    if progress:
+        progress(f"training: the best of {len(tried)} on all {len(usable):,} lists")
+    coefficients = fit_blend(usable, weight)
+    booster, _ = fit(usable, coefficients, best.parameters, seed)
+    kept = lgb.Booster(model_str=booster.model_to_string(num_iteration=best.trees))
+    return Trained(kept, coefficients, best, tried, curves)
 
 
-def fit(groups: Sequence[Group], regularisation: float, seed: int, naive: bool = False) -> tuple[lgb.Booster, Curves]:
-    """One lambdarank fit and the θ curves of its position factors; ``naive`` ignores positions (for comparison)."""
+def search(
+    groups: Sequence[Group],
+    validation: Sequence[Group],
+    coefficients: Numbers,
+    weight: PickWeight,
+    seed: int,
+    budget_s: float,
+    progress: Progress | None = None,
+) -> list[Trial]:
+    """Tried hyperparameters, by Optuna's tree-structured Parzen estimator; the regularisations of the design first."""
+    # Imported here: serving ranks without it.
+    import optuna
+
+    found: list[Trial] = []
+
+    def quality(trial: optuna.Trial) -> float:
+        if progress:
+            progress(f"training: trial {trial.number + 1} of {TRIALS}")
+        parameters = Parameters(
+            regularisation=trial.suggest_categorical("regularisation", REGULARISATIONS),
+            learning_rate=trial.suggest_float("learning_rate", 0.02, 0.1, log=True),
+            leaves=trial.suggest_int("leaves", 4, 15),
+            min_rows=trial.suggest_int("min_rows", 20, 200, log=True),
+        )
+        booster, _ = fit(groups, coefficients, parameters, seed)
+        by_trees = [
+            picked_gains(validation, predict(booster, coefficients, validation, trees), weight) for trees in CHECKPOINTS
+        ]
+        values = [float(gains @ weights / weights.sum()) for gains, weights in by_trees]
+        best = int(np.argmax(values))
+        lead, error = _mean_and_error(by_trees[best][0] - by_trees[0][0], by_trees[best][1])
+        found.append(Trial(parameters, CHECKPOINTS[best], values[best], values[0], lead > WORTH * error))
+        return values[best]
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+    for regularisation in REGULARISATIONS:
+        study.enqueue_trial({**asdict(LEAST_REGULARISED), "regularisation": regularisation})
+    study.optimize(quality, n_trials=TRIALS, timeout=budget_s)
+    return found
+
+
+def fit_blend(groups: Sequence[Group], weight: PickWeight) -> Numbers:
+    """Coefficients of the blend from every succeeded pick of the groups."""
+    lists, picked, weights = [], [], []
+    for group in groups:
+        values = blend.inputs(group.features)
+        for index in group.succeeded:
+            lists.append(values)
+            picked.append(int(index))
+            weights.append(weight(group.turn.model, int(index) + 1))
+    return blend.fit(lists, picked, weights)
+
+
+def fit(
+    groups: Sequence[Group],
+    coefficients: Numbers | None,
+    parameters: Parameters,
+    seed: int,
+    naive: bool = False,
+) -> tuple[lgb.Booster, Curves]:
+    """One lambdarank fit on top of a blend (none: from zero), and the θ curves of its position factors.
+
+    ``naive`` ignores positions (for comparison).
+    """
     codes, meaning = positions(groups)
-    parameters = {
+    options = {
         "objective": "lambdarank",
-        "lambdarank_position_bias_regularization": regularisation,
+        "lambdarank_position_bias_regularization": parameters.regularisation,
         "label_gain": [0, 1, 3],
-        "learning_rate": 0.05,
-        "num_leaves": 15,
-        "min_data_in_leaf": 50,
+        "learning_rate": parameters.learning_rate,
+        "num_leaves": parameters.leaves,
+        "min_data_in_leaf": parameters.min_rows,
         "monotone_constraints": [int(feature.rising) for feature in features.FEATURES],
         "feature_fraction": 0.8,
         "feature_fraction_seed": seed,
@@ -125,33 +226,57 @@ def fit(groups: Sequence[Group], regularisation: float, seed: int, naive: bool =
         label=np.concatenate([group.labels for group in groups]),
         group=[len(group.labels) for group in groups],
         position=None if naive else codes,
+        init_score=None if coefficients is None else np.concatenate(blended(coefficients, groups)),
         feature_name=list(features.NAMES),
         params={"verbosity": 2},
     )
     with _captured() as lines:
-        booster = lgb.train(parameters, data, num_boost_round=MAX_ROUNDS)
+        booster = lgb.train(options, data, num_boost_round=CHECKPOINTS[-1])
     return booster, {} if naive else _curves(lines, meaning)
 
 
-def predict(booster: lgb.Booster, groups: Sequence[Group], trees: int | None = None) -> list[Numbers]:
-    """Scores of every group's candidates."""
+def blended(coefficients: Numbers, groups: Sequence[Group]) -> list[Numbers]:
+    """The blend's scores of every group's candidates."""
+    return [blend.inputs(group.features) @ coefficients for group in groups]
+
+
+def predict(
+    booster: lgb.Booster, coefficients: Numbers | None, groups: Sequence[Group], trees: int | None = None
+) -> list[Numbers]:
+    """Scores of every group's candidates: the blend and the trees on top of it."""
     if not groups:
         return []
     rows = np.concatenate([group.features for group in groups])
     scores = np.asarray(booster.predict(rows, num_iteration=trees, num_threads=THREADS))
-    return np.split(scores, np.cumsum([len(group.labels) for group in groups])[:-1])
+    found = np.split(scores, np.cumsum([len(group.labels) for group in groups])[:-1])
+    if coefficients is None:
+        return found
+    return [trees_say + line for trees_say, line in zip(found, blended(coefficients, groups), strict=True)]
 
 
-def weighted_ndcg(groups: Sequence[Group], scores: Sequence[Numbers], weight: PickWeight, depth: int = 5) -> float:
-    """IPS-weighted NDCG@depth of the succeeded picks: Σ w·gain(rank) ÷ Σ w, gain = 1/log2(1 + rank) down to depth."""
-    gained = total = 0.0
+def weighted_ndcg(groups: Sequence[Group], scores: Sequence[Numbers], weight: PickWeight) -> float:
+    """IPS-weighted NDCG@5 of the succeeded picks: Σ w·gain ÷ Σ w; 0 without one."""
+    gains, weights = picked_gains(groups, scores, weight)
+    return float(gains @ weights / weights.sum()) if len(weights) else 0.0
+
+
+def picked_gains(
+    groups: Sequence[Group], scores: Sequence[Numbers], weight: PickWeight, depth: int = 5
+) -> tuple[Numbers, Numbers]:
+    """Of every succeeded pick its gain, 1 ÷ log2(1 + rank) down to ``depth``, and its weight."""
+    gains, weights = [], []
     for group, score in zip(groups, scores, strict=True):
         at = ranks(score)
         for index in group.succeeded:
-            w = weight(group.turn.model, int(index) + 1)
-            total += w
-            gained += w / np.log2(1 + at[index]) if at[index] <= depth else 0.0
-    return float(gained / total) if total else 0.0
+            weights.append(weight(group.turn.model, int(index) + 1))
+            gains.append(1 / np.log2(1 + at[index]) if at[index] <= depth else 0.0)
+    return np.array(gains), np.array(weights)
+
+
+def _mean_and_error(values: Numbers, weights: Numbers) -> tuple[float, float]:
+    """The weighted mean and its standard error."""
+    mean = float(values @ weights / weights.sum())
+    return mean, float(np.sqrt((weights**2 * (values - mean) ** 2).sum()) / weights.sum())
 
 
 def weight_from_curves(curves: Curves) -> PickWeight:

@@ -71,13 +71,19 @@ class VectorCache:
     def dimension(self) -> int:
         return len(self.one(" "))
 
-    def one(self, text: str) -> Vectors:
-        """The vector of one text, from memory where it was met lately; not written to disk."""
+    def met(self, text: str) -> Vectors | None:
+        """The vector of a text that this process embedded lately, else None."""
         with self._lock:
             found = self._recent.get(text)
             if found is not None:
                 self._recent.move_to_end(text)
-                return found
+            return found
+
+    def one(self, text: str) -> Vectors:
+        """The vector of one text, from memory where it was met lately; not written to disk."""
+        found = self.met(text)
+        if found is not None:
+            return found
         vector = _rounded(self.embedder.embed([text]))[0]
         with self._lock:
             self._recent[text] = vector

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,11 +15,13 @@ from analytics.tables import Tables
 from collector.lake import Lake
 from collector.tables import TABLES
 from pickwise.settings import Settings
+from ranker import canary
 from ranker.examination import PositionFactors
 from ranker.log import Log, facts_of, feed, frame, read_connection
 from ranker.models import ModelMeta, meta_of
 from ranker.state import State
 from ranker.weights_document import (
+    Fusion,
     ServedModel,
     SkillEntry,
     WeightsDocument,
@@ -29,9 +32,11 @@ from ranker.weights_store import WeightsError, WeightsStore
 
 __all__ = ["WeightsError", "WeightsStore", "compute", "no_match_threshold", "position_factors", "refresh"]
 
-#: The no-match threshold is this quantile of the best `dense` similarity in lists whose pick succeeded …
+#: A list is of no use where its chance of a succeeded pick is below this share of the average …
+NO_MATCH_SHARE = 0.25
+#: … but at most so many of the successes may lie below the no-match threshold, which is known …
 NO_MATCH_QUANTILE = 0.02
-#: … once there are so many.
+#: … from so many successes on.
 NO_MATCH_MIN = 200
 
 ACTIVE = "active"
@@ -42,23 +47,37 @@ FROM skill_status WHERE project = $project GROUP BY skill_id
 
 
 def refresh(
-    data_dir: Path, settings: Settings, project: str, *, promote: ModelMeta | None = None, now: float | None = None
+    data_dir: Path,
+    settings: Settings,
+    project: str,
+    *,
+    promote: ModelMeta | None = None,
+    fusion: Fusion | None = None,
+    now: float | None = None,
 ) -> WeightsDocument:
-    """Compute the weights from the log and make them current, with a newly promoted model if one is given.
+    """Compute the weights from the log and make them current, with a newly promoted, stored model, or newly learned
+    coefficients, if they are given.
 
+    What live traffic says of a canary, or of a model that was promoted lately, takes effect here (``ranker.canary``).
     Keeps the current version when no new event came or nothing moved by 0.001, and status, registry and model are the
     same. ``now`` in Unix seconds.
     """
     store = WeightsStore(data_dir)
     try:
         with store.locked(project):
-            return _refresh(store, data_dir, settings, project, promote, time.time() if now is None else now)
+            return _refresh(store, data_dir, settings, project, promote, fusion, time.time() if now is None else now)
     finally:
         store.close()
 
 
 def _refresh(
-    store: WeightsStore, data_dir: Path, settings: Settings, project: str, promote: ModelMeta | None, now: float
+    store: WeightsStore,
+    data_dir: Path,
+    settings: Settings,
+    project: str,
+    promote: ModelMeta | None,
+    fusion: Fusion | None,
+    now: float,
 ) -> WeightsDocument:
     pointer = store.pointer(project)
     old = store.document(project) if pointer else None
@@ -66,18 +85,20 @@ def _refresh(
     try:
         log = read_connection(connection, settings, project)
         statuses = frame(connection, _STATUS, {"project": project})
+        history, promoted = pointer.history if pointer else [], _served(promote) if promote else None
+        step = canary.next_step(connection, settings, old, history, promoted, partial(_stored, data_dir, project), now)
     finally:
         connection.close()
-    document = compute(project, log, statuses, _factors(store, data_dir, project, promote), now)
-    document.model = _served(promote) if promote else old.model if old else None
-    document.canary = old.canary if old else None
+    document = compute(project, log, statuses, _factors(store, data_dir, project, step.model), now)
+    document.model, document.canary = step.model, step.canary
+    document.fusion = fusion or (old.fusion if old else document.fusion)
     if old and pointer and not changed(old, document, new_events=list(log.size) != pointer.size):
         return old
     document.version = content_version(document)
     document.created_at = _rfc3339(now)
     store.write(project, document)
     _append_rows(data_dir, document, now)
-    store.point(project, document, log.size, "promote" if promote else "refresh", now)
+    store.point(project, document, log.size, step.action, now, step.evidence)
     return document
 
 
@@ -112,16 +133,27 @@ def compute(
 
 
 def no_match_threshold(log: Log) -> float | None:
-    """2 % quantile of the best `dense` similarity in ranked lists whose pick succeeded; None with fewer than 200."""
+    """The best `dense` similarity of a list below which hardly any list is of use; None with fewer than 200 successes.
+
+    The chance of a succeeded pick, calibrated over the best similarity by isotonic regression (Zadrozny & Elkan, KDD
+    2002), falls below a quarter of the average there. Never so high that more than 2 % of the successes lie below it.
+    """
+    # Imported here: only jobs calibrate, and it takes 60 MiB.
+    from sklearn.isotonic import IsotonicRegression
+
     succeeded = log.calls.filter(pl.col("ok")).select("selection_id", "skill_id").unique()
-    picked = log.candidates.filter(pl.col("picked")).join(
+    useful = log.candidates.filter(pl.col("picked")).join(
         succeeded, left_on=["event_id", "skill_id"], right_on=["selection_id", "skill_id"], how="semi"
     )
-    lists = log.candidates.join(picked.select("event_id").unique(), on="event_id", how="semi")
-    best = lists.group_by("event_id").agg(pl.col("dense").max()).drop_nulls()
-    if best.height < NO_MATCH_MIN:
+    best = log.candidates.group_by("event_id").agg(pl.col("dense").max()).drop_nulls().sort("dense", "event_id")
+    similarity = best["dense"].to_numpy()
+    was_useful = best["event_id"].is_in(useful["event_id"].unique().to_list()).to_numpy()
+    if was_useful.sum() < NO_MATCH_MIN:
         return None
-    return float(np.quantile(best["dense"].to_numpy(), NO_MATCH_QUANTILE))
+    chance = IsotonicRegression(out_of_bounds="clip").fit_transform(similarity, was_useful.astype(np.float64))
+    useless = similarity[chance < NO_MATCH_SHARE * was_useful.mean()]
+    found = float(useless[-1]) if len(useless) else float(similarity[was_useful].min())
+    return min(found, float(np.quantile(similarity[was_useful], NO_MATCH_QUANTILE)))
 
 
 def position_factors(data_dir: Path, project: str) -> list[PositionFactors]:
@@ -133,11 +165,16 @@ def position_factors(data_dir: Path, project: str) -> list[PositionFactors]:
         store.close()
 
 
-def _factors(store: WeightsStore, data_dir: Path, project: str, promote: ModelMeta | None) -> list[PositionFactors]:
-    metas = [meta_of(data_dir, project, version) for version in store.model_versions(project)]
-    known = {meta.version: meta for meta in (*metas, promote) if meta is not None}
-    in_order = sorted(known.values(), key=lambda meta: meta.trained_at)
-    return [PositionFactors(meta.trained_at, meta.curves) for meta in in_order]
+def _factors(store: WeightsStore, data_dir: Path, project: str, also: ServedModel | None) -> list[PositionFactors]:
+    """The curves of all models that ranked for everyone, and of one that is about to."""
+    versions = {*store.model_versions(project), *([also.version] if also else [])}
+    metas = [meta for version in versions if (meta := meta_of(data_dir, project, version))]
+    return [PositionFactors(meta.trained_at, meta.curves) for meta in sorted(metas, key=lambda meta: meta.trained_at)]
+
+
+def _stored(data_dir: Path, project: str, version: str) -> ServedModel | None:
+    meta = meta_of(data_dir, project, version)
+    return _served(meta) if meta else None
 
 
 def _served(meta: ModelMeta) -> ServedModel:

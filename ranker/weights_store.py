@@ -20,8 +20,8 @@ from collector.control import Control
 from ranker.files import project_folder, write_atomically
 from ranker.weights_document import WeightsDocument, empty
 
-#: Changes of the pointer that are remembered.
-HISTORY = 500
+#: Mere refreshes that are remembered; every other change of the pointer is kept.
+REFRESHES = 500
 
 
 class WeightsError(ValueError):
@@ -29,12 +29,26 @@ class WeightsError(ValueError):
 
 
 class Change(msgspec.Struct, kw_only=True):
-    """One change of the pointer: ``action`` is `refresh`, `promote` or `rollback`; ``at`` in Unix seconds."""
+    """One change of the pointer; ``at`` in Unix seconds.
+
+    ``action`` is `refresh`, `promote` or `rollback`; of canaries and models that are watched: `canary`, `graduate`,
+    `withdraw`, `auto_rollback`, each with its ``evidence`` (see ``ranker.canary``).
+    """
 
     at: float
     version: str
     action: str
     model_version: str | None = None
+    canary_version: str | None = None
+    evidence: dict[str, Any] | None = None
+
+
+class Interleaving(msgspec.Struct, kw_only=True):
+    """Two model versions whose orders are interleaved in what is ranked, since Unix seconds."""
+
+    first: str
+    second: str
+    since: float
 
 
 class Pointer(msgspec.Struct, kw_only=True):
@@ -42,6 +56,7 @@ class Pointer(msgspec.Struct, kw_only=True):
     #: ``Log.size`` that the version was computed from.
     size: list[int]
     history: list[Change]
+    interleaving: Interleaving | None = None
 
 
 class WeightsStore:
@@ -81,7 +96,7 @@ class WeightsStore:
         return pointer.version if pointer else None
 
     def history(self, project: str) -> list[dict[str, Any]]:
-        """Changes of the pointer, newest first: at (Unix seconds), version, action, model_version."""
+        """Changes of the pointer, newest first, each with the fields of ``Change``."""
         pointer = self.pointer(project)
         found: list[dict[str, Any]] = msgspec.to_builtins(pointer.history[::-1] if pointer else [])
         return found
@@ -110,14 +125,45 @@ class WeightsStore:
         if not path.exists():
             write_atomically(path, msgspec.json.encode(document))
 
-    def point(self, project: str, document: WeightsDocument, size: Sequence[int], action: str, now: float) -> None:
+    def point(
+        self,
+        project: str,
+        document: WeightsDocument,
+        size: Sequence[int],
+        action: str,
+        now: float,
+        evidence: dict[str, Any] | None = None,
+    ) -> None:
         """Make a stored version the current one; hold ``locked`` meanwhile."""
         pointer = self.pointer(project)
-        model = document.model.version if document.model else None
-        change = Change(at=now, version=document.version, action=action, model_version=model)
-        changes = [*(pointer.history if pointer else []), change][-HISTORY:]
-        moved = Pointer(version=document.version, size=list(size), history=changes)
+        change = Change(
+            at=now,
+            version=document.version,
+            action=action,
+            model_version=document.model.version if document.model else None,
+            canary_version=document.canary.version if document.canary else None,
+            evidence=evidence,
+        )
+        moved = Pointer(
+            version=document.version,
+            size=list(size),
+            history=_kept([*(pointer.history if pointer else []), change]),
+            interleaving=pointer.interleaving if pointer else None,
+        )
         self._control.put(f"weights/{project}", msgspec.to_builtins(moved))
+
+    def interleaving(self, project: str) -> Interleaving | None:
+        pointer = self.pointer(project)
+        return pointer.interleaving if pointer else None
+
+    def interleave(self, project: str, interleaving: Interleaving | None) -> None:
+        """Interleave two models in what is ranked, or with None no longer. Raises WeightsError before any weights."""
+        with self.locked(project):
+            pointer = self.pointer(project)
+            if pointer is None:
+                raise WeightsError(f"project {project:.80} has no weights yet, so no model to interleave")
+            pointer.interleaving = interleaving
+            self._control.put(f"weights/{project}", msgspec.to_builtins(pointer))
 
     @contextmanager
     def locked(self, project: str) -> Iterator[None]:
@@ -127,3 +173,15 @@ class WeightsStore:
 
     def _path(self, project: str, version: str) -> Path:
         return project_folder(self._data_dir, "weights", project) / f"{version}.json"
+
+
+def _kept(changes: Sequence[Change]) -> list[Change]:
+    """The changes without the refreshes that are too old to be remembered."""
+    refreshes = sum(change.action == "refresh" for change in changes)
+    kept = []
+    for change in changes:
+        if change.action == "refresh" and refreshes > REFRESHES:
+            refreshes -= 1
+            continue
+        kept.append(change)
+    return kept

@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("pickwise", deadline=None)
+settings.load_profile("pickwise")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

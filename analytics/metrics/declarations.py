@@ -58,6 +58,11 @@ class Metric:
     quantiles: tuple[float, ...] = ()
     #: Groupings that its rows always bear, beside those of ``INHERENT``.
     always_by: tuple[str, ...] = ()
+    #: Which of its observations the sums of hours hold: all that fall in them; of sessions those that lie in the window
+    #: as a whole (by ``time`` and ``last_time``); none, where they depend on the window.
+    adds_up: Literal["rows", "sessions", ""] = "rows"
+    #: Whether an observation also depends on rows of other times.
+    looks_beyond: bool = False
 
 
 METRICS: tuple[Metric, ...] = (
@@ -152,6 +157,7 @@ METRICS: tuple[Metric, ...] = (
         skill="the picked",
         warn=0.02,
         bad=0.1,
+        adds_up="",
     ),
     Metric(
         name="picks_per_selection",
@@ -260,6 +266,7 @@ METRICS: tuple[Metric, ...] = (
         skill="the called",
         warn=0.5,
         bad=0.25,
+        looks_beyond=True,
     ),
     Metric(
         name="loop_rate",
@@ -272,6 +279,7 @@ METRICS: tuple[Metric, ...] = (
         groupings=_COMMON,
         warn=0.05,
         bad=0.15,
+        adds_up="sessions",
     ),
     Metric(
         name="hallucinated_tool_rate",

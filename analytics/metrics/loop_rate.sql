@@ -21,7 +21,7 @@ lengths as (
 longest as (
     select project, session_id, max(length) as length from lengths group by project, session_id
 )
-select o.project, o.session_id, min(o.time) as time, arg_min(agent, place) as agent, arg_min(model, place) as model,
+select o.project, o.session_id, min(o.time) as time, max(o.time) as last_time, hour_of(min(o.time)) as hour, arg_min(agent, place) as agent, arg_min(model, place) as model,
     arg_min(environment, place) as environment, arg_min(release, place) as release,
     coalesce(max(l.length), 0) >= 3 as hit
 from ordered o

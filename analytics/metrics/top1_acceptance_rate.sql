@@ -1,4 +1,3 @@
-select c.*, coalesce(c.registry_skill_id, c.skill_id) as skill, c.picked as hit
-from candidates c
-semi join (from selections where ranked and len(listed_picks) > 0) s using (project, event_id)
-where c.rank = 1
+-- A list whose first was neither picked nor passed over for a lower one has no pick.
+select *, coalesce(registry_skill_id, skill_id) as skill, picked as hit
+from candidates where rank = 1 and ranked and (picked or skipped)

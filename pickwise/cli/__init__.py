@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from pickwise.cli import answers, chains, data, keys, labels, learn, lifecycle, registry, run
+from pickwise.cli import answers, chains, data, keys, labels, learn, lifecycle, registry, run, weights
 from pickwise.cli.options import UserError, console
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ def _print_version() -> None:
     raise typer.Exit
 
 
-for module in (run, data, registry, answers, chains, learn, labels, keys, lifecycle):
+for module in (run, data, registry, answers, chains, learn, weights, labels, keys, lifecycle):
     module.register(app)
 
 

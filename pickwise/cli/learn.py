@@ -1,4 +1,4 @@
-"""Commands that learn: nightly, train, weights."""
+"""Commands that learn: nightly, train."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from datetime import UTC, date, datetime
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from pickwise.cli.options import (
     DEFAULT,
@@ -14,7 +13,6 @@ from pickwise.cli.options import (
     DataDir,
     Project,
     UserError,
-    alone,
     console,
     existing,
     print_json,
@@ -22,16 +20,12 @@ from pickwise.cli.options import (
     settings_from,
     writable,
 )
-
-weights_app = typer.Typer(
-    invoke_without_command=True, help="What is served back: show (the default), history, rollback."
-)
+from pickwise.training_text import training_lines
 
 
 def register(app: typer.Typer) -> None:
     app.command()(nightly)
     app.command()(train)
-    app.add_typer(weights_app, name="weights")
 
 
 def nightly(
@@ -80,6 +74,7 @@ def train(
     """Train a ranking model on what was picked and skipped, and promote it only if the gate lets it through."""
     from collector.control import JobRunning
     from ranker.train import train as run
+    from ranker.weights import WeightsStore
 
     settings = writable(existing(settings_from(data_dir=data_dir)))
     try:
@@ -95,80 +90,12 @@ def train(
     if as_json:
         print_json(result)
         return
-    console.print(f"[bold]{result['decision']}[/bold] {result['version'] or ''}: {result['reason']}")
-    for key, value in result["evidence"].items():
-        console.print(f"  {key}: {value}", markup=False)
-
-
-@weights_app.callback()
-def weights_default(
-    context: typer.Context, data_dir: DataDir = None, project: Project = DEFAULT, as_json: AsJson = False
-) -> None:
-    if alone(context):
-        weights_show(data_dir, project, None, as_json)
-
-
-@weights_app.command("show")
-def weights_show(
-    data_dir: DataDir = None,
-    project: Project = DEFAULT,
-    version: Annotated[str | None, typer.Option(help="a version (default: the current one)")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """The weights of every skill, and why."""
-    from ranker.explain import explain
-    from ranker.weights import WeightsError, WeightsStore
-
-    settings = writable(existing(settings_from(data_dir=data_dir)))
-    try:
-        document = WeightsStore(settings.data_dir).get(project, version)
-    except WeightsError as error:
-        raise UserError(str(error)) from error
-    if as_json:
-        print_json(document)
-        return
-    model = document["model"]["version"] if document["model"] else "none yet"
-    console.print(f"version {document['version']}, made {document['created_at']}, model {model}", markup=False)
-    rows = explain(settings.data_dir, settings, project, document)
-    table = Table(*(rows[0] if rows else ["(no skill yet)"]))
-    for row in rows:
-        table.add_row(*("–" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
-    console.print(table, markup=False)
-
-
-@weights_app.command("history")
-def weights_history(data_dir: DataDir = None, project: Project = DEFAULT, as_json: AsJson = False) -> None:
-    """Every version that was served, newest first."""
-    from ranker.weights import WeightsStore
-
-    settings = writable(existing(settings_from(data_dir=data_dir)))
-    changes = WeightsStore(settings.data_dir).history(project)
-    rows = [change | {"at": datetime.fromtimestamp(change["at"], UTC).isoformat()} for change in changes]
-    if as_json:
-        print_json(rows)
-        return
-    table = Table(*(rows[0] if rows else ["(no version yet)"]))
-    for row in rows:
-        table.add_row(*("–" if value is None else str(value) for value in row.values()))
-    console.print(table, markup=False)
-
-
-@weights_app.command("rollback")
-def weights_rollback(
-    version: Annotated[str, typer.Argument(help="a version from `pickwise weights history`")],
-    data_dir: DataDir = None,
-    project: Project = DEFAULT,
-    as_json: AsJson = False,
-) -> None:
-    """Serve an earlier version again, at once."""
-    from ranker.weights import WeightsError, WeightsStore
-
-    store = WeightsStore(writable(existing(settings_from(data_dir=data_dir))).data_dir)
-    try:
-        document = store.rollback(project, version)
-    except WeightsError as error:
-        raise UserError(str(error)) from error
-    if as_json:
-        print_json(document)
-    else:
-        console.print(f"now serving {document['version']}")
+    decision, *found = training_lines(result)
+    console.print(decision, style="bold", markup=False, soft_wrap=True)
+    for line in found:
+        console.print(line, markup=False, soft_wrap=True)
+    running = WeightsStore(settings.data_dir).document(project).canary
+    if running is not None:
+        console.print(
+            f"  canary: {running.version} ranks for {running.fraction:.0%} of the sessions until it is judged"
+        )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,6 +45,7 @@ Insecure = Annotated[
 def register(app: typer.Typer) -> None:
     app.command()(serve)
     app.command()(collect)
+    app.command()(ranker)
     app.command()(jobs)
     app.command()(dashboard)
     app.command()(demo)
@@ -60,7 +63,7 @@ def serve(
     insecure: Insecure = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run everything in one go: collector, jobs and dashboard. Ctrl-C or SIGTERM ends them all."""
+    """Run everything in one go: collector, ranker, jobs and dashboard. Ctrl-C or SIGTERM ends them all."""
     from gateway import supervisor
 
     settings = settings_from(
@@ -133,6 +136,40 @@ class _Told:
 
     def stopping(self) -> None:
         remarks.print("stopping: committing what was acknowledged")
+
+
+def ranker(
+    data_dir: DataDir = None,
+    ranker_socket: Annotated[
+        Path | None, typer.Option("--ranker-socket", help="Unix socket to listen at, for `collect` with the same one")
+    ] = None,
+    listener: Annotated[int | None, typer.Option(hidden=True, help="a socket that serve listens at")] = None,
+) -> None:
+    """Run the ranker's service alone: weights, ranks and recall for `collect` to pass on."""
+    import socket
+
+    # Its products are small: threads would only wait for each other.
+    os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+    from gateway import ranking as process
+    from gateway.sockets import listening_at
+
+    _part()
+    settings = existing(settings_from(data_dir=data_dir, ranker_socket=ranker_socket))
+    if listener is not None:
+        process.run(settings, socket.socket(fileno=listener))
+        return
+    if settings.ranker_socket is None:
+        raise UserError("ranker_socket: expected a path, give one with --ranker-socket")
+    with ExitStack() as open_socket:
+        try:
+            _, listening = open_socket.enter_context(listening_at(settings.ranker_socket))
+        except OSError as error:
+            raise _no_socket(error) from error
+        process.run(settings, listening)
+
+
+def _no_socket(error: OSError) -> UserError:
+    return UserError(f"ranker_socket: can't be listened at ({error}); expected a free path of under 100 characters")
 
 
 def _print_up(headline: str, addresses: dict[str, str]) -> None:
@@ -218,6 +255,7 @@ def service_of(
 ) -> tuple[Supervisor, dict[str, str]]:
     """The processes of ``serve`` for these settings, and their addresses; a port of 0 becomes a free one."""
     from gateway.exposure import pages_host
+    from gateway.sockets import listening_at
     from gateway.supervisor import Part, StartError, Supervisor, refuse_same_ports, refuse_unknown_host, reserve_port
 
     page_host = pages_host(settings)
@@ -236,14 +274,26 @@ def service_of(
         )
     except StartError as error:
         raise UserError(str(error)) from error
+    held = ExitStack()
+    try:
+        ranker_at, listener = held.enter_context(listening_at(settings.ranker_socket))
+    except OSError as error:
+        raise _no_socket(error) from error
+    ranker_socket = {"PICKWISE_RANKER_SOCKET": str(ranker_at)}
 
-    def part(name: str, *arguments: str) -> Part:
-        return Part(name, [name, "--data-dir", str(settings.data_dir), *arguments], settings.data_dir / "logs")
+    def part(
+        name: str, *arguments: str, variables: Mapping[str, str] | None = None, inherited: int | None = None
+    ) -> Part:
+        command = [name, "--data-dir", str(settings.data_dir), *arguments]
+        return Part(name, command, settings.data_dir / "logs", variables, inherited)
 
     way_in = ["--host", settings.host, "--http-port", str(http)]
     way_in += ["--no-grpc"] if grpc is None else ["--grpc-port", str(grpc)]
     exposed = ["--insecure"] if settings.insecure else []
-    parts = [part("collect", *way_in, *exposed)]
+    parts = [
+        part("collect", *way_in, *exposed, variables=ranker_socket),
+        part("ranker", "--listener", str(listener.fileno()), inherited=listener.fileno()),
+    ]
     addresses = _addresses(settings, http, grpc)
     if with_jobs:
         linked = ["--host", page_host, "--dashboard-port", str(pages)] if with_dashboard else []
@@ -252,7 +302,7 @@ def service_of(
         parts.append(part("dashboard", "--host", page_host, "--dashboard-port", str(pages), *exposed))
         addresses["dashboard"] = f"http://{_in_url(page_host)}:{pages}"
     addresses["data_dir"] = str(settings.data_dir)
-    return Supervisor(parts, f"{addresses['http']}/readyz"), addresses
+    return Supervisor(parts, f"{addresses['http']}/readyz", held), addresses
 
 
 def _addresses(settings: Settings, http_port: int, grpc_port: int | None) -> dict[str, str]:

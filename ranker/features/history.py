@@ -6,10 +6,20 @@ import numpy as np
 
 from ranker.decay import Numbers
 from ranker.features.base import Context, Feature, lead
+from ranker.words import query_terms
+
+
+def _words(context: Context) -> Numbers:
+    turn = context.turn
+    return context.state.words.odds(query_terms(turn.query), context.rows, turn.time)
 
 
 def _support(context: Context) -> Numbers:
     return np.log1p(context.state.history.support(context.rows, context.turn.time))
+
+
+def _debiased_support(context: Context) -> Numbers:
+    return np.log1p(context.state.history.debiased_support(context.rows, context.turn.time))
 
 
 FEATURES = (
@@ -22,12 +32,14 @@ FEATURES = (
     Feature(
         "history_lead", "its profile against the best other in the list", lambda c: lead(c.history_profile), rising=True
     ),
-    Feature("history_nearest", "like one of the newest such queries", lambda c: c.history_nearest, rising=True),
+    Feature("history_nearest", "like the nearest of the newest such queries", lambda c: c.history_nearest, rising=True),
     Feature(
         "history_nearest_lead",
         "the same, against the best other in the list",
         lambda c: lead(c.history_nearest),
         rising=True,
     ),
-    Feature("history_support", "how much history there is", _support),
+    Feature("history_words", "its words are likelier in such queries than in others", _words, rising=True),
+    Feature("history_support", "log of 1 + how much history there is", _support),
+    Feature("history_debiased", "the same, had every rank been looked at", _debiased_support),
 )

@@ -14,22 +14,24 @@ def _language(context: Context) -> Numbers:
     return np.array([float(skill.script == context.query_script) for skill in context.skills])
 
 
-def _agreement(wanted: str | None, declared: Iterable[frozenset[str]]) -> Numbers:
+def _agreement(wanted: str | None, declared: Iterable[frozenset[str]]) -> Numbers | float:
     """1 where the wanted word is declared, 0 where another is, NaN where either side says nothing."""
-    word = wanted.casefold() if wanted else None
-    return np.array([float(word in words) if word and words else np.nan for words in declared])
+    if not wanted:
+        return np.nan
+    word = wanted.casefold()
+    return np.array([float(word in words) if words else np.nan for words in declared])
 
 
-def _domain(context: Context) -> Numbers:
+def _domain(context: Context) -> Numbers | float:
     domains = (frozenset({skill.domain.casefold()}) if skill.domain else frozenset[str]() for skill in context.skills)
     return _agreement(context.turn.intent_domain, domains)
 
 
-def _action(context: Context) -> Numbers:
+def _action(context: Context) -> Numbers | float:
     return _agreement(context.turn.intent_action, (skill.actions for skill in context.skills))
 
 
-def _object(context: Context) -> Numbers:
+def _object(context: Context) -> Numbers | float:
     return _agreement(context.turn.intent_object, (skill.objects for skill in context.skills))
 
 

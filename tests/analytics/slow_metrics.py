@@ -610,7 +610,7 @@ def _quantiles(rows: list[dict[str, Any]], _: Sequence[str]) -> list[dict[str, A
     return [row | {"value": row["p50"]} for row in rows if row["told"] or row.get("stage", "call") == "call"]
 
 
-_USABLE = pl.col("value").filter(pl.col("value") >= 0)
+_USABLE = pl.col("value").cast(pl.Float64).filter(pl.col("value").cast(pl.Float64) >= 0)
 _MEANS = (pl.col("value", "rbo").mean(), pl.len().alias("n"))
 _SUMS: dict[str, Sequence[pl.Expr]] = {
     "rate": (pl.col("hit").sum().alias("k"), pl.len().alias("n")),

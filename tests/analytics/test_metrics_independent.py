@@ -26,7 +26,7 @@ def assert_same(connection: duckdb.DuckDBPyConnection, project: str, slow: Slow,
     """Compare a metric with its slow twin, in values, denominators and intervals; how many rows have a value."""
     start, end = asked.get("window", (None, None))
     by, judge = tuple(asked.get("by", ())), bool(asked.get("judge"))
-    window = {"start": None if start is None else moment(start), "end": None if end is None else moment(end)}
+    window: Any = {"start": None if start is None else moment(start), "end": None if end is None else moment(end)}
     rows = metric(connection, declared.name, project=project, by=by, judge=judge, **window)["rows"]
     inherent = [name for name in INHERENT if name in declared.groupings]
     keys = list(dict.fromkeys([*inherent, *declared.always_by, *by]))

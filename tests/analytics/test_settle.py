@@ -102,6 +102,21 @@ def test_a_late_fact_folds_its_unit_anew_and_no_other(house: House, tmp_path: Pa
 DAY_S = 86_400
 
 
+def test_phases_that_know_nothing_but_their_call_fold_as_one(house: House, tmp_path: Path) -> None:
+    common = {"type": "call", "call_id": "k", "skill_id": "search"}
+    phases = [
+        fact(common | {"event_id": "p0", "phase": "invoke", "time": at(0)}),
+        fact(common | {"event_id": "p1", "phase": "exec", "ok": False, "error_kind": "timeout", "time": at(1)}),
+    ]
+    house.write(*of_record(1, phases[0]))
+    settle(house.folder)
+    house.write(*of_record(2, phases[1]))
+    assert [row["ok"] for row in house.rows("select ok from calls")] == [False]
+    same_as_whole(house, tmp_path / "whole")
+    settle(house.folder)
+    same_as_whole(house, tmp_path / "again")
+
+
 def test_settling_again_finds_nothing(house: House) -> None:
     house.write(*of_record(1, selection("a"), call("c", "a")))
     assert settle(house.folder) == 1

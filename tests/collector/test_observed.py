@@ -102,6 +102,15 @@ def test_invented_skills_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch)
     assert learn(known, [("text", 1)], skill_id="a")
 
 
+def test_definitions_that_never_end_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_DEFINITIONS", 2)
+    known = ObservedSkills(REDACTOR)
+    told = [learn(known, [(f"it is {hour} o'clock", hour)]) for hour in range(1, 6)]
+    assert [len(changes) for changes in told] == [1, 1, 0, 0, 0]
+    assert not learn(known, [("it is 2 o'clock", 9)])
+    assert learn(known, [("it is 2 o'clock", 0)]), "what is known may turn out to be older"
+
+
 def test_rows_hold_the_entry_as_json() -> None:
     skill = DefinedSkill(skill_id="s", name="n", description="d", parameters_schema={"type": "object"})
     changes = ObservedSkills(REDACTOR).learn("p", Offers.of([Offer(5_000, (skill,))], [], received_at=0))

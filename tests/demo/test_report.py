@@ -74,8 +74,7 @@ def test_every_part_is_told() -> None:
         deliveries=[{"rule": "fallback_usage", "state": "firing"}],
         routes=["degraded", "probe", "recovered"],
         training={"decision": "promoted", "version": "m1", "reason": "lower bound 0.02 > 0",
-                  "evidence": {"difference": {"delta": 0.05},
-                               "guards": [{"name": "golden", "outcome": "passed", "detail": "ok"}]}},
+                  "evidence": {"guards": [{"name": "golden", "outcome": "passed", "detail": "ok"}]}},
     )  # fmt: skip
     text = printed(report)
     assert "97% of these lists ordered by the model" in text
@@ -84,9 +83,8 @@ def test_every_part_is_told() -> None:
     assert text.index("firing: 0.9 > 0.01") < text.index("resolved: over")
     assert "delivered to the webhook on loopback: fallback_usage firing" in text
     assert "degraded → probe → recovered" in text
-    assert "promoted, model m1: lower bound 0.02 > 0" in text
-    assert "difference: delta 0.05" in text
-    assert "guard golden: passed (ok)" in text
+    assert "Training: promoted m1: lower bound 0.02 > 0" in text
+    assert "golden          passed         ok" in text
 
 
 def test_the_document_is_plain() -> None:

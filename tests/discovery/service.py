@@ -21,6 +21,7 @@ class Service:
     status: int = 200
     delay_s: float = 0.0
     rank: Any = None
+    recall: Any = None
     log: list[tuple[str, int]] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -48,12 +49,13 @@ def service(**fields: Any) -> Iterator[Service]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.path != "/v1/rank":
+            if self.path not in ("/v1/rank", "/v1/recall"):
                 self.answer(200, b"")
                 return
             state.asked.append(json.loads(body))
             time.sleep(state.delay_s)
-            self.answer(state.status, json.dumps(state.rank(state.asked[-1]) if state.rank else {}).encode())
+            answer = state.rank if self.path == "/v1/rank" else state.recall
+            self.answer(state.status, json.dumps(answer(state.asked[-1]) if answer else {}).encode())
 
         def answer(self, status: int, body: bytes, etag: str | None = None) -> None:
             state.log.append((self.path, status))

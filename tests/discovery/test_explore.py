@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench.exploration import PROMISED, run
 from discovery.explore import demote, fill_slot, rolled_out, shuffle_top
 from discovery.weights import SkillWeights, Weights
 from pickwise.events import Candidate
@@ -57,7 +58,7 @@ def test_the_slot_goes_to_unsettled_skills_by_their_chances() -> None:
         version="w",
         skills={
             "good": SkillWeights(status="observation", success=0.9, n_effective=40),
-            "bad": SkillWeights(status="degraded", success=0.1, n_effective=40),
+            "bad": SkillWeights(status="observation", success=0.1, n_effective=40),
             "settled": SkillWeights(success=0.99, n_effective=40),
         },
     )
@@ -79,8 +80,71 @@ def test_an_uncertain_skill_gets_its_turn() -> None:
         },
     )
     rng = np.random.default_rng(5)
-    winners = [fill_slot(listed("a"), listed("a", "new", "known"), weights, rng)[0].skill_id for _ in range(300)]
+    winners = [fill_slot(listed("a", "b"), listed("a", "new", "known"), weights, rng)[1].skill_id for _ in range(300)]
     assert 0.2 <= winners.count("new") / 300 <= 0.6
+
+
+NEW_AND_DEGRADED = Weights(
+    version="w",
+    skills={
+        "failed": SkillWeights(status="degraded", rollout_fraction=0.1, success=0.1, n_effective=60),
+        **{f"new-{number}": SkillWeights(status="observation") for number in range(4)},
+    },
+)
+
+
+def test_a_failed_past_competes_with_no_new_skill() -> None:
+    rng = np.random.default_rng(2)
+    recalled = listed("a", "new-0", "new-1", "new-2", "new-3", "failed")
+    winners = [fill_slot(listed("a", "b"), recalled, NEW_AND_DEGRADED, rng)[1] for _ in range(1_000)]
+    shares = {skill: np.mean([won.skill_id == skill for won in winners]) for skill in ("failed", "new-0")}
+    assert 0.46 <= shares["failed"] <= 0.54
+    assert 0.09 <= shares["new-0"] <= 0.16
+    for skill, share in shares.items():
+        told = [won.propensity or 0.0 for won in winners if won.skill_id == skill]
+        assert np.mean(told) == pytest.approx(share, abs=0.03)
+
+
+def test_a_demoted_skill_behind_the_slot_takes_part_and_is_never_pushed_off() -> None:
+    rng = np.random.default_rng(4)
+    shown, recalled = listed("a", "b", "failed"), listed("failed", "a", "b", "new-0")
+    for rank, with_failed, with_new in (
+        (None, ["a", "b", "failed"], ["a", "failed", "new-0"]),
+        (2, ["a", "failed", "b"], ["a", "new-0", "failed"]),
+    ):
+        found = [ids(fill_slot(shown, recalled, NEW_AND_DEGRADED, rng, rank)) for _ in range(60)]
+        assert all(one in (with_failed, with_new) for one in found)
+        assert 15 <= found.count(with_failed) <= 45
+
+
+def test_only_the_first_fifty_of_recall_can_win() -> None:
+    recalled = [*listed(*(f"s{number}" for number in range(50))), *listed("failed")]
+    rng = np.random.default_rng(0)
+    assert ids(fill_slot(recalled[:3], recalled, NEW_AND_DEGRADED, rng)) == ["s0", "s1", "s2"]
+    assert ids(fill_slot(recalled[:3], recalled[1:], NEW_AND_DEGRADED, rng)) == ["s0", "s1", "failed"]
+
+
+def test_a_shuffled_slot_has_both_probabilities() -> None:
+    rng = np.random.default_rng(6)
+    filled = fill_slot(listed("a", "b"), listed("new-0", "failed"), NEW_AND_DEGRADED, rng)
+    assert filled[1].propensity == 0.5
+    shuffled = {candidate.skill_id: candidate.propensity for candidate in shuffle_top(filled, rng)}
+    assert shuffled == {"a": 0.5, filled[1].skill_id: 0.25}
+
+
+@pytest.mark.parametrize("new", [0, 3])
+def test_a_mended_skill_gets_back_in_by_exploration_alone(new: int) -> None:
+    for seed in range(3):
+        explored, left_alone = run(seed, explores=True, new=new), run(seed, explores=False, new=new, watched=600)
+        assert explored.recovered is not None
+        assert explored.recovered <= PROMISED
+        assert explored.in_list is not None
+        assert (left_alone.shown, left_alone.recovered, left_alone.in_list) == (0, None, None)
+
+
+def test_a_list_of_one_is_left_to_the_best() -> None:
+    recalled = listed("a", "new-0", "failed")
+    assert ids(fill_slot(listed("a"), recalled, NEW_AND_DEGRADED, np.random.default_rng(0))) == ["a"]
 
 
 @pytest.mark.parametrize("recalled", [listed("a", "b"), []])

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from discovery.history import ARTEFACT_PATH
 from discovery.layer import DiscoveryLayer, NoRegistry
 from discovery.registry import REGISTRY_PATH
 from discovery.weights import WEIGHTS_PATH
@@ -19,6 +22,8 @@ from pickwise.attributes import from_attributes
 from pickwise.embed import Embedder, Vectors, load_embedder
 from pickwise.events import Call, Event, Route, Selection, decode_event
 from pickwise.trace import SelectionTracer
+from ranker.artefacts import Artefacts
+from ranker.recall import Recall
 from tests.discovery.service import Service
 
 SKILLS = [
@@ -289,3 +294,24 @@ def test_a_restart_without_the_service_uses_the_copies_on_disk(
     ready.status = 503
     with opened(ready, sent, embedder, cache_dir=tmp_path) as layer:
         assert layer.search("will it rain").candidates[0].skill_id == "weather_forecast"
+
+
+def test_what_was_asked_before_is_recalled(ready: Service, sent: Sent, embedder: Breakable, tmp_path: Path) -> None:
+    slang = "the wotsit is on the blink"
+    with opened(ready, sent, embedder) as layer:
+        before = layer.search(slang)
+        assert before.candidates[0].skill_id != "money_transfer"
+        # Thirty times it was the money transfer that helped.
+        profile = embedder.embed([slang])
+        recall = Recall("p", "w1", embedder.version, ["money_transfer"], [""], np.array([30.0]), profile)
+        artefacts = Artefacts(tmp_path)
+        ready.documents[ARTEFACT_PATH] = artefacts.read("p", artefacts.keep(recall), gzipped=False)
+        layer.refresh()
+        found = layer.search(slang)
+        assert (found.candidates[0].skill_id, found.candidates[0].source) == ("money_transfer", "usage")
+        assert {c.source for c in found.candidates[1:]} == {"hybrid"}
+        assert [c.skill_id for c in layer.search(slang, learned=False).candidates] == [
+            c.skill_id for c in before.candidates
+        ]
+        embedder.down = True  # no vector, no history
+        assert {c.source for c in layer.search(slang).candidates} == {"bm25"}

@@ -52,13 +52,24 @@ CANDIDATES = [Candidate(skill_id="a", score=1.0, bm25=3.0, dense=0.4), Candidate
 def test_the_service_orders(server: Service) -> None:
     server.rank = reversed_answer
     with httpx.Client(base_url=server.url) as http:
-        reranked = rerank_by_service(http, "q", CANDIDATES, "m-1", "prev", budget_s=2.0)
+        reranked = rerank_by_service(http, "q", CANDIDATES, "m-1", "prev", 2.0, "session-7")
     assert [candidate.skill_id for candidate in reranked.candidates] == ["b", "a"]
     assert reranked.candidates[1] is CANDIDATES[0]
     assert reranked.model_version == "m7"
     (asked,) = server.asked
     assert (asked["query"], asked["model"], asked["previous_skill_id"]) == ("q", "m-1", "prev")
+    assert asked["session_id"] == "session-7"
     assert asked["candidates"][0] == {"skill_id": "a", "score": 1.0, "bm25": 3.0, "dense": 0.4, "rerank": None}
+
+
+def test_interleaved_candidates_have_their_team(server: Service) -> None:
+    server.rank = lambda body: {
+        "model_version": "m1+m2",
+        "candidates": [{**c, "team": team} for c, team in zip(body["candidates"], ("B", "A"), strict=True)],
+    }
+    with httpx.Client(base_url=server.url) as http:
+        reranked = rerank_by_service(http, "q", CANDIDATES, budget_s=2.0)
+    assert [(c.skill_id, c.team, c.dense) for c in reranked.candidates] == [("a", "B", 0.4), ("b", "A", None)]
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ from pickwise.cli.options import UserError, _warn_of_unknown_variables
 runner = CliRunner()
 
 COMMANDS = [
-    *("serve", "collect", "jobs", "dashboard", "demo", "import", "export", "sql", "report", "metrics"),
+    *("serve", "collect", "ranker", "jobs", "dashboard", "demo", "import", "export", "sql", "report", "metrics"),
     *("nightly", "train", "doctor"),
 ]
 GROUPS = {
-    "weights": ("show", "history", "rollback"),
+    "weights": ("show", "history", "rollback", "interleave"),
     "alerts": ("list", "test"),
     "registry": ("import", "from-mcp", "review"),
 }
@@ -127,7 +127,7 @@ WRITERS = [
 ]
 READERS = [
     *(["sql", "select 1"], ["report"], ["metrics", "no_match_rate"], ["alerts"], ["registry", "review"], ["dashboard"]),
-    ["export"],
+    *(["export"], ["ranker", "--ranker-socket", "s"]),
 ]
 
 

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from bench.simulated_agents import PUBLISHED_SHARES, Agents, planted_theta
-from ranker.examination import MAX_RANK, MIN_PICKS, PositionFactors, ShuffledPicks, theta_from_factors
+from ranker.examination import (
+    MAX_RANK,
+    MIN_PICKS,
+    PositionFactors,
+    ShuffledPicks,
+    described,
+    theta_from_factors,
+    theta_interval,
+)
 
 
 def shuffled(shares: tuple[float, ...], lists: int, seed: int) -> ShuffledPicks:
@@ -25,6 +33,37 @@ def test_recovers_a_planted_curve(shares: tuple[float, ...]) -> None:
     assert curve.theta is not None
     assert curve.theta[:5] == pytest.approx(planted_theta(shares, 5), abs=0.08)
     assert (curve.theta[5:] == curve.theta[4]).all()
+
+
+@pytest.mark.parametrize("shares", PUBLISHED_SHARES)
+def test_intervals_hold_the_planted_curve(shares: tuple[float, ...]) -> None:
+    planted = planted_theta(shares, 5)[1:]
+    held = []
+    for seed in range(24):
+        found = shuffled(shares, 2_000, seed).at("m", 0.0)
+        assert found.theta is not None
+        assert found.interval is not None
+        low, high = found.interval
+        assert (low <= found.theta[:5]).all()
+        assert (found.theta[:5] <= high).all()
+        held.append((low[1:] <= planted) & (planted <= high[1:]))
+    # 96 intervals at 95 %, but the four of a curve share its rank 1.
+    assert 0.88 <= np.mean(held) <= 1.0
+
+
+def test_intervals_by_hand() -> None:
+    low, high = theta_interval(np.array([100.0, 25.0, 0.0]), np.array([400.0, 400.0, 400.0]))
+    half = 1.959964 * np.sqrt(1 / 100 + 1 / 25)
+    assert (low[0], high[0]) == (1, 1)
+    assert (low[1], high[1]) == pytest.approx((0.25 * np.exp(-half), 0.25 * np.exp(half)))
+    assert low[2] == 0  # never picked there: all that is known is that θ is small
+    assert 0 < high[2] < 0.12
+
+
+def test_what_a_training_stores_of_a_curve() -> None:
+    found = described(shuffled(PUBLISHED_SHARES[4], 1_500, 1).at("m", 0.0))
+    assert (found["source"], len(found["low"]), len(found["high"])) == ("randomized", 5, 5)
+    assert described(ShuffledPicks().at("m", 0.0)) == {"source": "unknown", "picks": 0}
 
 
 def test_falls_back_to_position_factors_until_there_are_enough() -> None:

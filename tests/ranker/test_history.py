@@ -12,13 +12,15 @@ def unit(*values: float) -> np.ndarray:
     return np.asarray(vector / np.linalg.norm(vector))
 
 
-def test_centroid_is_decayed_and_weighted() -> None:
+def test_centroid_is_decayed_and_only_the_support_is_debiased() -> None:
     history = QueryHistory(2)
     history.add(3, unit(1, 0), 0.0, 4.0)
     history.add(3, unit(0, 1), HALF_LIFE_DAYS * DAY_S, 1.0)
-    # 4 halved to 2 against 1
-    assert history.centroid(unit(1, 0), np.array([3]))[0] == pytest.approx(2 / np.sqrt(5), rel=1e-5)
-    assert history.support(np.array([3]), HALF_LIFE_DAYS * DAY_S)[0] == pytest.approx(3)
+    rows, now = np.array([3]), HALF_LIFE_DAYS * DAY_S
+    # The first success is halved, whatever its rank: (½, 1) against (1, 0).
+    assert history.centroid(unit(1, 0), rows)[0] == pytest.approx(0.5 / np.sqrt(1.25), rel=1e-5)
+    assert history.support(rows, now)[0] == pytest.approx(1.5)
+    assert history.debiased_support(rows, now)[0] == pytest.approx(4 / 2 + 1)
     assert np.isnan(history.centroid(unit(1, 0), np.array([5]))[0])
 
 
@@ -31,12 +33,24 @@ def test_memory_is_bounded_and_keeps_the_newest() -> None:
     assert history.nearest(unit(1, 0), np.array([1]))[0] == pytest.approx(0)
 
 
-def test_recall_ranks_by_centroid() -> None:
+def test_nearest_is_the_mean_of_the_nearest_three() -> None:
     history = QueryHistory(2)
-    history.add(1, unit(1, 0), 0.0, 1.0)
-    history.add(2, unit(1, 1), 0.0, 1.0)
-    history.add(3, unit(0, 1), 0.0, 1.0)
-    assert [row for row, _ in history.recall(unit(1, 0.1), 2)] == [1, 2]
+    for x in (1.0, 0.0, 0.6, 0.8, 0.0):
+        history.add(1, unit(x, np.sqrt(1 - x * x)), 0.0, 1.0)
+    history.add(2, unit(0, 1), 0.0, 1.0)
+    found = history.nearest(unit(1, 0), np.array([2, 7, 1]))
+    assert found[0] == pytest.approx(0, abs=1e-3)
+    assert np.isnan(found[1])
+    assert found[2] == pytest.approx((1 + 0.8 + 0.6) / 3, abs=1e-3)
+
+
+def test_many_skills_share_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ranker.history.ALL_RECENT", 40)
+    history = QueryHistory(2)
+    for _ in range(20):
+        for row in range(10):
+            history.add(row, unit(1, row), 0.0, 1.0)
+    assert sum(len(ring) for ring in history._recent) <= 60
 
 
 def test_description_leads_until_there_is_history() -> None:

@@ -9,15 +9,16 @@ from fastapi.testclient import TestClient
 from collector.access import Access
 from collector.callers import guard
 from collector.telemetry import Telemetry
-from ranker.http import ranker_router
-from tests.ranker.conftest import SKILL_IDS, Project
+from ranker.answering import RankerAnswers
+from ranker.http import add_ranker
+from tests.ranker.conftest import SKILL_IDS, SLANG, Project
 
 
 @pytest.fixture
 def client(trained: Project) -> Iterator[TestClient]:
     app = FastAPI()
     guard(app, Access(False, Telemetry()))
-    app.include_router(ranker_router(trained.settings))
+    add_ranker(app, RankerAnswers(trained.settings))
     with TestClient(app) as client:
         yield client
 
@@ -88,3 +89,51 @@ def test_a_body_that_is_no_json(client: TestClient, body: bytes) -> None:
     answer = client.post("/v1/rank", content=body)
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith("body: expected JSON")
+
+
+def test_weights_are_compressed_where_that_is_taken(client: TestClient) -> None:
+    plain = client.get("/v1/weights", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    for taken in ("gzip", "br, GZIP;q=0.5", "*"):
+        small = client.get("/v1/weights", headers={"Accept-Encoding": taken})
+        assert small.headers["content-encoding"] == "gzip"
+        assert int(small.headers["content-length"]) < len(plain.content)
+        assert (small.content, small.headers["etag"]) == (plain.content, plain.headers["etag"])
+    assert "Accept-Encoding" in small.headers["vary"]
+    refused = client.get("/v1/weights", headers={"Accept-Encoding": "gzip;q=0, identity"})
+    assert "content-encoding" not in refused.headers
+
+
+def test_recall(client: TestClient) -> None:
+    answer = client.post("/v1/recall", json={"query": f"please {SLANG[0]}", "k": 2})
+    assert answer.status_code == 200
+    assert [set(item) for item in answer.json()["skills"]] == [{"skill_id", "score", "support"}] * 2
+    assert answer.json()["skills"][0]["skill_id"] == SKILL_IDS[0]
+    refused = client.post("/v1/recall", json={"query": "q", "k": 0})
+    assert (refused.status_code, refused.json()["detail"]) == (422, "k: expected 1 to 200, got 0")
+    assert client.post("/v1/recall", content=b"{").status_code == 400
+
+
+def test_the_artefact_with_etag_version_and_gzip(client: TestClient) -> None:
+    answer = client.get("/v1/recall/artefact", headers={"Accept-Encoding": "identity"})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/vnd.apache.arrow.file")
+    etag, version = answer.headers["etag"], answer.headers["etag"].strip('"')
+    assert answer.content.startswith(b"ARROW1")
+    again = client.get("/v1/recall/artefact", headers={"If-None-Match": etag})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+    kept = client.get("/v1/recall/artefact", params={"version": version}, headers={"Accept-Encoding": "gzip"})
+    assert (kept.content, kept.headers["content-encoding"]) == (answer.content, "gzip")
+    assert "immutable" in kept.headers["cache-control"]
+    missing = client.get("/v1/recall/artefact", params={"version": "feed"})
+    assert (missing.status_code, missing.json()["detail"].split(":")[0]) == (404, "version")
+    empty = client.get("/v1/recall/artefact", params={"project": "other"})
+    assert (empty.status_code, "history" in empty.json()["detail"]) == (404, True)
+
+
+def test_the_routes_are_described(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert "version" in [told["name"] for told in paths["/v1/weights"]["get"]["parameters"]]
+    body = paths["/v1/recall"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(body["properties"]) == {"query", "k", "domain"}
+    candidate = paths["/v1/rank"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert "dense" in candidate["candidates"]["items"]["properties"]

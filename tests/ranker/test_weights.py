@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import polars as pl
 import pytest
 
@@ -13,7 +14,8 @@ from bench.ingest import ingest
 from collector.lake import Lake
 from pickwise.settings import Settings
 from ranker.explain import explain
-from ranker.weights import WeightsError, WeightsStore, refresh
+from ranker.log import Log
+from ranker.weights import WeightsError, WeightsStore, no_match_threshold, refresh
 from ranker.weights_document import content_version
 from tests.ranker.conftest import SKILL_IDS, SKILLS, Project, simulated
 
@@ -73,11 +75,16 @@ def test_status_takes_effect_without_any_event(fresh: Settings) -> None:
     first = refresh(fresh.data_dir, fresh, "default")
     now = datetime.now(UTC)
     change = {"project": "default", "date": now.date(), "time": now, "skill_id": SKILL_IDS[1], "status": "degraded"}
-    Lake(fresh.data_dir).append("skill_status", pl.DataFrame([change | {"rollout_fraction": 0.1}]))
+    change |= {"rollout_fraction": 0.1, "reason": "failing"}
+    Lake(fresh.data_dir).append("skill_status", pl.DataFrame([change]))
     second = refresh(fresh.data_dir, fresh, "default")
     assert second.version != first.version
     assert (second.skills[SKILL_IDS[1]].status, second.skills[SKILL_IDS[1]].rollout_fraction) == ("degraded", 0.1)
     assert second.skills[SKILL_IDS[0]].status == "active"
+    document = msgspec.to_builtins(second)
+    rows = {row["skill_id"]: row for row in explain(fresh.data_dir, fresh, "default", document)}
+    assert (rows[SKILL_IDS[1]]["status"], rows[SKILL_IDS[1]]["status_reason"]) == ("degraded", "failing")
+    assert rows[SKILL_IDS[0]]["status_reason"] is None
 
 
 def test_versions_are_immutable_and_named_by_content(fresh: Settings) -> None:
@@ -136,3 +143,30 @@ def test_explain_says_why(trained: Project) -> None:
 
 def test_data_dir_may_not_exist_yet(tmp_path: Path) -> None:
     assert WeightsStore(tmp_path / "new").get("default")["skills"] == {}
+
+
+def planted_similarities(seed: int, useless_below: float) -> Log:
+    """2,000 lists whose pick succeeds in 60 %, and hardly ever where the best similarity is below a point."""
+    rng = np.random.default_rng(seed)
+    best = rng.random(2_000)
+    ok = rng.random(2_000) < np.where(best < useless_below, 0.02, 0.6)
+    ids = [f"t{index}" for index in range(2_000)]
+    candidates = pl.DataFrame({"event_id": ids, "skill_id": "a", "dense": best, "picked": True})
+    calls = pl.DataFrame({"selection_id": ids, "skill_id": "a", "ok": ok})
+    nothing = pl.DataFrame()
+    return Log(nothing, candidates, calls, nothing, nothing)
+
+
+@pytest.mark.parametrize("useless_below", [0.15, 0.3])
+def test_no_match_threshold_is_where_lists_stop_being_of_use(useless_below: float) -> None:
+    found = no_match_threshold(planted_similarities(1, useless_below))
+    assert found == pytest.approx(useless_below, abs=0.03)
+
+
+def test_no_match_threshold_of_lists_that_are_all_of_use() -> None:
+    log = planted_similarities(2, 0.0)
+    found = no_match_threshold(log)
+    assert found is not None
+    assert (log.candidates["dense"].to_numpy() < found).mean() < 0.02
+    few = Log(log.selections, log.candidates.head(200), log.calls, log.skills, log.labels)
+    assert no_match_threshold(few) is None

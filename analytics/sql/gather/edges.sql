@@ -1,11 +1,13 @@
 -- Pairs of scopes that a fact ties together; a scope alone is tied to itself.
+-- Facts of calls that know no selection, trace or session are one call by their id alone (see `views/call_keys.sql`).
 create or replace table edges as
 with told as (
-    select project, trace_id, session_id, event_id, null as selection_id from fact_selections
+    select project, trace_id, session_id, event_id, null as selection_id, null as lone_call_id from fact_selections
     union all
-    select project, trace_id, session_id, event_id, selection_id from fact_calls
+    select project, trace_id, session_id, event_id, selection_id, lone_call(trace_id, session_id, selection_id, call_id)
+    from fact_calls
     union all
-    select project, trace_id, session_id, event_id, selection_id from fact_feedback
+    select project, trace_id, session_id, event_id, selection_id, null from fact_feedback
 ),
 tied as (
     select
@@ -14,7 +16,8 @@ tied as (
             scope_of('event', project, event_id),
             scope_of('trace', project, trace_id),
             scope_of('session', project, session_id),
-            scope_of('event', project, selection_id)
+            scope_of('event', project, selection_id),
+            scope_of('call', project, lone_call_id)
         ]) as b
     from told
 ),

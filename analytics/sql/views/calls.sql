@@ -72,6 +72,7 @@ select
     domain,
     call_id,
     started_at as time,
+    hour_of(started_at) as hour,
     started_at,
     time_is_receipt,
     latency_ms,

@@ -9,7 +9,7 @@ lowest as (
     select project, event_id, max(rank) as rank from picked group by project, event_id
 )
 select
-    l.project, l.event_id, l.time, l.skill_id, n.skill_id as registry_skill_id, n.domain, l.rank,
+    l.project, l.event_id, l.time, s.hour, l.skill_id, n.skill_id as registry_skill_id, n.domain, l.rank,
     l.candidate.score as score, l.candidate.bm25 as bm25, l.candidate.dense as dense, l.candidate.rerank as rerank,
     l.candidate.source as source, l.candidate.propensity as propensity, l.candidate.team as team,
     p.rank is not null as picked,

@@ -49,7 +49,7 @@ spoken_of as (
     join by_query q on q.project = s.project and q.query = bare_query(s.query)
 ),
 labelled as (
-    select s.project, s.event_id, s.time, s.agent, s.model, s.environment, s.release, s.strategy, s.weights_version,
+    select s.project, s.event_id, s.time, s.hour, s.agent, s.model, s.environment, s.release, s.strategy, s.weights_version,
         s.embedding_version, s.candidates, coalesce(s.language, q.language) as language, q.label_cluster,
         coalesce(bare_query(s.query), s.event_id) as query,
         coalesce(o.told, q.told, o.judged) as expected,
@@ -82,7 +82,7 @@ found as (
     where is_expected
     group by project, event_id
 )
-select l.project, l.event_id, l.time, l.query, l.agent, l.model, l.environment, l.release, l.language, l.label_cluster,
+select l.project, l.event_id, l.time, l.hour, l.query, l.agent, l.model, l.environment, l.release, l.language, l.label_cluster,
     l.strategy, l.weights_version, l.embedding_version, l.from_judge, f.expected, f.ranks
 from labelled l
 join found f using (project, event_id);

@@ -1,8 +1,3 @@
--- A label names other skills than were picked; not where there is none. Labels are joined when it is asked for: they
--- come without events, and what their names mean may change.
-create or replace macro label_disagrees(picked, expected) as
-    coalesce(not list_has_any(list_transform(picked, lambda p: p.skill_id), expected), false);
-
 -- One row a ranked selection with a pick: whether the order, the list or the people concerned disagreed with it.
 create table mismatches as
 with corrections as (
@@ -26,7 +21,7 @@ picked as (
     group by c.project, c.event_id
 )
 select
-    s.project, s.event_id, s.time, s.agent, s.model, s.environment, s.release, s.language, s.strategy,
+    s.project, s.event_id, s.time, s.hour, s.agent, s.model, s.environment, s.release, s.language, s.strategy,
     s.weights_version, s.embedding_version,
     coalesce(t.registry_skill_id, t.skill_id) as top_skill_id,
     t.domain as top_domain,

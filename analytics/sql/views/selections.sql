@@ -31,7 +31,7 @@ listed as (
     group by p.project, p.event_id
 )
 select
-    b.project, b.event_id, b.time, b.time_is_receipt, b.trace_id, b.span_id, b.session_id, b.agent, b.model,
+    b.project, b.event_id, b.time, hour_of(b.time) as hour, b.time_is_receipt, b.trace_id, b.span_id, b.session_id, b.agent, b.model,
     b.environment, b.release, b.turn, b.query, b.truncated, b.language, b.intent_domain, b.intent_action,
     b.intent_object, b.candidates,
     coalesce(len(list_distinct(list_transform(b.candidates, lambda c: c.skill_id))), 0) as n_candidates,
