@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,10 @@ from ranker.heat import Heat
 from ranker.state import KnownSkill, State
 from ranker.success import Success
 from ranker.turns import Turn
+
+FeatureType = Literal[
+    "score", "share", "cosine", "count", "category", "flag", "log ratio", "log odds", "log count", "log ms", "log days"
+]
 
 
 @dataclass
@@ -64,13 +69,18 @@ class Context:
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature: its name, why it helps, and one number a candidate (NaN: not known).
+    """A feature: its name, what kind of number it is, what it is made from, why it helps, and one number a candidate
+    (NaN: not known).
 
+    ``source``: the request, the registry, or what the log told before the turn (impressions, picks, calls; successes
+    are picks whose call succeeded). Training replays the log through the same ``compute`` that serves.
     ``rising``: more of it never ranks a candidate lower. Stating what is known so keeps a model from learning the
     noise of single skills.
     """
 
     name: str
+    type: FeatureType
+    source: str
     why: str
     compute: Callable[[Context], Numbers | float]
     rising: bool = False

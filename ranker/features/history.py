@@ -24,22 +24,53 @@ def _debiased_support(context: Context) -> Numbers:
 
 FEATURES = (
     Feature(
-        "history_centroid", "like the queries that picked it and succeeded", lambda c: c.history_centroid, rising=True
+        "history_centroid",
+        "cosine",
+        "request, successes",
+        "like the queries that picked it and succeeded",
+        lambda c: c.history_centroid,
+        rising=True,
     ),
     Feature(
-        "history_profile", "like its history and its description together", lambda c: c.history_profile, rising=True
+        "history_profile",
+        "cosine",
+        "request, successes, registry",
+        "like its history and its description together",
+        lambda c: c.history_profile,
+        rising=True,
     ),
     Feature(
-        "history_lead", "its profile against the best other in the list", lambda c: lead(c.history_profile), rising=True
+        "history_lead",
+        "cosine",
+        "request, successes, registry",
+        "its profile against the best other in the list",
+        lambda c: lead(c.history_profile),
+        rising=True,
     ),
-    Feature("history_nearest", "like the nearest of the newest such queries", lambda c: c.history_nearest, rising=True),
+    Feature(
+        "history_nearest",
+        "cosine",
+        "request, successes",
+        "like the nearest of the newest such queries",
+        lambda c: c.history_nearest,
+        rising=True,
+    ),
     Feature(
         "history_nearest_lead",
+        "cosine",
+        "request, successes",
         "the same, against the best other in the list",
         lambda c: lead(c.history_nearest),
         rising=True,
     ),
-    Feature("history_words", "its words are likelier in such queries than in others", _words, rising=True),
-    Feature("history_support", "log of 1 + how much history there is", _support),
-    Feature("history_debiased", "the same, had every rank been looked at", _debiased_support),
+    Feature(
+        "history_words",
+        "log odds",
+        "request, successes",
+        "its words are likelier in such queries than in others",
+        _words,
+        rising=True,
+    ),
+    Feature("history_support", "log count", "successes", "log of 1 + how much history there is", _support),
+    Feature("history_debiased", "log count", "successes", "the same, had every rank been looked at", _debiased_support),
 )

@@ -36,8 +36,29 @@ def _object(context: Context) -> Numbers | float:
 
 
 FEATURES = (
-    Feature("language_match", "a skill described in the query's script is easier to tell", _language, rising=True),
-    Feature("domain_match", "the query's domain is the skill's", _domain, rising=True),
-    Feature("action_match", "the query's action is among the skill's capabilities", _action, rising=True),
-    Feature("object_match", "the query's object is among the skill's capabilities", _object, rising=True),
+    Feature(
+        "language_match",
+        "flag",
+        "request, registry",
+        "a skill described in the query's script is easier to tell",
+        _language,
+        rising=True,
+    ),
+    Feature("domain_match", "flag", "request, registry", "the query's domain is the skill's", _domain, rising=True),
+    Feature(
+        "action_match",
+        "flag",
+        "request, registry",
+        "the query's action is among the skill's capabilities",
+        _action,
+        rising=True,
+    ),
+    Feature(
+        "object_match",
+        "flag",
+        "request, registry",
+        "the query's object is among the skill's capabilities",
+        _object,
+        rising=True,
+    ),
 )

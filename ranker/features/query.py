@@ -16,6 +16,18 @@ def _query_script(context: Context) -> float:
 
 
 FEATURES = (
-    Feature("query_terms", "long queries say more by their meaning, short ones by their words", _query_terms),
-    Feature("query_script", "keyword search and embeddings differ in strength by script", _query_script),
+    Feature(
+        "query_terms",
+        "count",
+        "request",
+        "long queries say more by their meaning, short ones by their words",
+        _query_terms,
+    ),
+    Feature(
+        "query_script",
+        "category",
+        "request",
+        "keyword search and embeddings differ in strength by script",
+        _query_script,
+    ),
 )

@@ -22,11 +22,39 @@ def _semantic(context: Context) -> Numbers:
 
 
 FEATURES = (
-    Feature("bm25", "the discovery layer's keyword score", lambda c: c.turn.scores["bm25"], rising=True),
-    Feature("dense", "the discovery layer's embedding similarity", lambda c: c.turn.scores["dense"], rising=True),
-    Feature("rerank", "the discovery layer's cross-encoder score", lambda c: c.turn.scores["rerank"], rising=True),
     Feature(
-        "overlap", "share of the query's terms in name and description, when no bm25 is sent", _overlap, rising=True
+        "bm25", "score", "request", "the discovery layer's keyword score", lambda c: c.turn.scores["bm25"], rising=True
     ),
-    Feature("semantic", "cosine of query and description, when no dense score is sent", _semantic, rising=True),
+    Feature(
+        "dense",
+        "score",
+        "request",
+        "the discovery layer's embedding similarity",
+        lambda c: c.turn.scores["dense"],
+        rising=True,
+    ),
+    Feature(
+        "rerank",
+        "score",
+        "request",
+        "the discovery layer's cross-encoder score",
+        lambda c: c.turn.scores["rerank"],
+        rising=True,
+    ),
+    Feature(
+        "overlap",
+        "share",
+        "request, registry",
+        "share of the query's terms in name and description, when no bm25 is sent",
+        _overlap,
+        rising=True,
+    ),
+    Feature(
+        "semantic",
+        "cosine",
+        "request, registry",
+        "cosine of query and description, when no dense score is sent",
+        _semantic,
+        rising=True,
+    ),
 )

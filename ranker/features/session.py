@@ -11,4 +11,6 @@ def _transition(context: Context) -> Numbers:
     return context.state.transitions.lift(turn.previous_skill_id, turn.skill_ids, turn.time)
 
 
-FEATURES = (Feature("transition", "some skills follow others more often than chance", _transition),)
+FEATURES = (
+    Feature("transition", "log ratio", "picks", "some skills follow others more often than chance", _transition),
+)

@@ -33,15 +33,36 @@ def _coarse(amounts: Numbers) -> Numbers:
 
 
 FEATURES = (
-    Feature("heat_log", "picked more, or less, often than its places explain", lambda c: c.heat.heat_log, rising=True),
+    Feature(
+        "heat_log",
+        "log ratio",
+        "impressions, picks",
+        "picked more, or less, often than its places explain",
+        lambda c: c.heat.heat_log,
+        rising=True,
+    ),
     Feature(
         "success_logit",
+        "log odds",
+        "calls",
         "its calls succeed more, or less, often than its domain's",
         lambda c: c.success.success_logit,
         rising=True,
     ),
-    Feature("success_support", "how much the success estimate can be trusted", _success_support),
-    Feature("latency_log", "log2 of its mean call time: slow skills are abandoned", _latency),
-    Feature("age_log", "log2 of days since it was first offered: counts of young skills say less", _age),
-    Feature("description_words", "short descriptions match less and are picked less", _description_words),
+    Feature("success_support", "log count", "calls", "how much the success estimate can be trusted", _success_support),
+    Feature("latency_log", "log ms", "calls", "log2 of its mean call time: slow skills are abandoned", _latency),
+    Feature(
+        "age_log",
+        "log days",
+        "impressions",
+        "log2 of days since it was first offered: counts of young skills say less",
+        _age,
+    ),
+    Feature(
+        "description_words",
+        "log count",
+        "registry",
+        "short descriptions match less and are picked less",
+        _description_words,
+    ),
 )

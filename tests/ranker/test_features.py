@@ -93,7 +93,7 @@ def test_declarations() -> None:
 def test_every_feature_is_documented() -> None:
     documented = (Path(__file__).parents[2] / "docs" / "ranker.md").read_text()
     for feature in features.FEATURES:
-        assert f"| `{feature.name}` | {feature.why}" in documented
+        assert f"| `{feature.name}` | {feature.type} | {feature.source} | {feature.why} |" in documented
 
 
 def test_lead() -> None:
