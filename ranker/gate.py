@@ -25,7 +25,7 @@ from ranker.dataset import Group
 from ranker.decay import Numbers
 from ranker.guards import Guard, all_guards
 from ranker.ranks import ranks
-from ranker.training import PickWeight, weighted_ndcg
+from ranker.training import PickWeight, effective_sample, weighted_ndcg
 
 Decision = Literal["promoted", "kept", "refused"]
 
@@ -144,7 +144,7 @@ def paired_difference(picks: Picks, seed: int, resamples: int = RESAMPLES) -> Di
         return Difference(None, None, None, 0.0, 0, 0)
     gains = picks.weight * (picks.new_gain - picks.old_gain)
     delta, low, high = _bootstrapped(gains, picks.weight, picks.session, seed, resamples)
-    effective = float(picks.weight.sum() ** 2 / (picks.weight**2).sum())
+    effective = effective_sample(picks.weight)
     return Difference(delta, low, high, effective, count, len(np.unique(picks.session)))
 
 

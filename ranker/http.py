@@ -58,6 +58,7 @@ def _add(router: APIRouter, method: str, path: str, answer: Answer, summary: str
         summary=summary,
         name=answer.__name__,
         tags=["ranker"],
+        responses=_REFUSALS if method == "POST" else None,
         openapi_extra=described,
         route_class_override=_LeanRoute,
     )
@@ -89,6 +90,17 @@ def _resolved(schema: Any, components: dict[str, Any]) -> Any:
     return [_resolved(item, components) for item in schema] if isinstance(schema, list) else schema
 
 
+def _refusal(why: str) -> dict[str, Any]:
+    detail = {"type": "object", "properties": {"detail": {"type": "string"}}, "required": ["detail"]}
+    return {"description": why, "content": {JSON: {"schema": detail}}}
+
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: _refusal("The body is no JSON"),
+    413: _refusal("The body is too large"),
+    422: _refusal("What is wrong with which field"),
+    503: _refusal("The ranker does not answer, Retry-After says when to come again"),
+}
 _UNCHANGED: dict[str, Any] = {"304": {"description": "If-None-Match names what is current"}}
 _READ: dict[str, Any] = {
     "parameters": [

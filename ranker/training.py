@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 REGULARISATIONS = (0.0, 0.01, 0.1, 1.0)
 #: Numbers of trees that are compared; one is hardly any. Few and small: the blend carries most, reasons cost by tree.
 CHECKPOINTS = (1, 10, 25, 50, 75, 100)
+#: How many standard errors trees must lead by, on validation picks of at least so large an effective sample.
 WORTH = 2.0
+MIN_EFFECTIVE_SAMPLE = 100.0
 #: Hyperparameters that are tried, on so many of the newest lists.
 TRIALS = 8
 SEARCH_GROUPS = 10_000
@@ -69,8 +71,8 @@ LEAST_REGULARISED = Parameters(REGULARISATIONS[0])
 class Trial:
     """What was tried, its best number of trees, and the validation NDCG@5 with them and with one tree alone.
 
-    ``is_worth_it``: they lead the bare blend by more than ``WORTH`` standard errors (after the rule of Breiman et al.,
-    "Classification and regression trees", 1984): with few lists the best of many numbers is chance.
+    ``is_worth_it``: on enough picks they lead the bare blend by more than ``WORTH`` standard errors (after the rule of
+    Breiman et al., "Classification and regression trees", 1984): with few lists the best of many numbers is chance.
     """
 
     parameters: Parameters
@@ -170,7 +172,8 @@ def search(
         values = [float(gains @ weights / weights.sum()) for gains, weights in by_trees]
         best = int(np.argmax(values))
         lead, error = _mean_and_error(by_trees[best][0] - by_trees[0][0], by_trees[best][1])
-        found.append(Trial(parameters, CHECKPOINTS[best], values[best], values[0], lead > WORTH * error))
+        is_worth_it = lead > WORTH * error and effective_sample(by_trees[best][1]) >= MIN_EFFECTIVE_SAMPLE
+        found.append(Trial(parameters, CHECKPOINTS[best], values[best], values[0], is_worth_it))
         return values[best]
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -271,6 +274,11 @@ def picked_gains(
             weights.append(weight(group.turn.model, int(index) + 1))
             gains.append(1 / np.log2(1 + at[index]) if at[index] <= depth else 0.0)
     return np.array(gains), np.array(weights)
+
+
+def effective_sample(weights: Numbers) -> float:
+    """(Σw)² ÷ Σw², Kish's effective sample size; 0 without weights."""
+    return float(weights.sum() ** 2 / (weights**2).sum()) if len(weights) else 0.0
 
 
 def _mean_and_error(values: Numbers, weights: Numbers) -> tuple[float, float]:

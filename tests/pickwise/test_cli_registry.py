@@ -28,7 +28,7 @@ def test_the_tools_of_a_server_become_the_registry(tmp_path: Path) -> None:
         done = run("registry", "from-mcp", server.url, "--prefix", "weather/", "--project", "shop", *folder)
         assert (done["accepted"], done["rejected"]) == (3, 1)
         assert "tool 4 (5)" in done["problems"][0]
-        rows = run("sql", "select skill_id, project, source from skills", *folder)
+        rows = run("sql", "select skill_id, project, source from skills order by skill_id", *folder)
         assert [row["skill_id"] for row in rows] == [
             "weather/delete_station",
             "weather/get_forecast",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import time
 from pathlib import Path
 
-import lightgbm as lgb
 import msgspec
 import pytest
 
@@ -28,18 +26,15 @@ REQUEST = {
 
 @pytest.fixture
 def two(trained: Project, tmp_path: Path) -> tuple[Project, ModelMeta]:
-    """A copy of the trained project, and a second model of it: the first one's first tree, stored."""
+    """A copy of the trained project, and a second model of it, with half of the first one's blend, stored."""
     folder = tmp_path / "copy"
     shutil.copytree(trained.data_dir, folder)
     project = Project(settings_for(folder, canary_fraction=0.3, model_poll_s=0.1), trained.events, trained.result)
     first = load(folder, "default", trained.result["version"], _embedding(folder, trained.result["version"]))
-    text = first.booster.model_to_string(num_iteration=1)
-    booster = lgb.Booster(model_str=text)
-    written = booster.model_to_string()
-    digest = hashlib.sha256(written.encode()).hexdigest()
-    version = model_version(written, first.meta.blend)
-    second = msgspec.structs.replace(first.meta, version=version, sha256=digest, trained_at=time.time(), trees=1)
-    save(folder, "default", booster, second)
+    blend = {name: value / 2 for name, value in first.meta.blend.items()}
+    version = model_version(first.booster.model_to_string(), blend)
+    second = msgspec.structs.replace(first.meta, version=version, trained_at=time.time(), blend=blend)
+    save(folder, "default", first.booster, second)
     return project, second
 
 
