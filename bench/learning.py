@@ -163,7 +163,7 @@ def _learned(
     labelled = [_oracle(library, group, queries) for group in train_groups]
     right = [group for group in labelled if group.has_contrast]
     line = training.fit_blend(right, lambda _model, _rank: 1.0)
-    oracle, _ = training.fit(right, line, parameters, seed, naive=True)
+    oracle, _ = training.fit(right, training.blended(line, right), parameters, seed, naive=True)
     weight = training.weight_from_curves({**ours.curves, **known})
     new = training.predict(ours.booster, ours.coefficients, test)
     old = [group.before_model for group in test]

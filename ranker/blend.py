@@ -10,12 +10,12 @@ boosted on top of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ranker import features, logit
+from ranker import features
 from ranker.decay import Numbers
 
 #: λ of the prior.
@@ -91,8 +91,3 @@ def coefficients(named: Mapping[str, float]) -> Numbers:
 def named(found: Numbers) -> dict[str, float]:
     """Coefficients by the feature whose contribution they make."""
     return {term.feature: float(value) for term, value in zip(TERMS, found, strict=True)}
-
-
-def fit(lists: Sequence[Numbers], picked: Sequence[int], weights: Sequence[float]) -> Numbers:
-    """Coefficients from succeeded picks: the inputs of each list, the index of its pick, and the pick's weight."""
-    return logit.fit(lists, picked, weights, PRIOR, PRIOR_STRENGTH)

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from pickwise.text import script
-from ranker import features, formula, gate, logit
+from ranker import features, formula, gate
 from ranker.dataset import Group
 from ranker.decay import Numbers
-from ranker.training import PickWeight
+from ranker.training import PickWeight, fit_line
 from ranker.weights_document import Fusion
 
 #: How much a full unit of the semantic score is worth in log odds, before the log says otherwise.
@@ -75,23 +75,20 @@ def _arms(group: Group) -> Numbers | None:
 
 
 def _fit(groups: Sequence[Group], inputs: Inputs, weight: PickWeight, prior: Numbers) -> Numbers:
-    lists, picked, weights = [], [], []
-    for group in groups:
-        values = inputs(group) if len(group.succeeded) else None
-        if values is None:
-            continue
-        for index in group.succeeded:
-            lists.append(values)
-            picked.append(int(index))
-            weights.append(weight(group.turn.model, int(index) + 1))
-    return logit.fit(lists, picked, weights, prior, PRIOR_STRENGTH)
+    lists, values = _told([group for group in groups if len(group.succeeded)], inputs)
+    return fit_line(lists, values, weight, prior, PRIOR_STRENGTH)
 
 
 def _is_better(
     groups: Sequence[Group], inputs: Inputs, weight: PickWeight, new: Numbers, old: Numbers, seed: int
 ) -> bool:
-    told = [(group, values) for group in groups if (values := inputs(group)) is not None]
-    lists = [group for group, _ in told]
-    picks = gate.succeeded_picks(lists, [x @ new for _, x in told], [x @ old for _, x in told], weight)
+    lists, values = _told(groups, inputs)
+    picks = gate.succeeded_picks(lists, [x @ new for x in values], [x @ old for x in values], weight)
     low = gate.paired_difference(picks, seed).low
     return low is not None and low > 0
+
+
+def _told(groups: Sequence[Group], inputs: Inputs) -> tuple[list[Group], list[Numbers]]:
+    """The lists that say something about the inputs, and their inputs."""
+    told = [(group, values) for group in groups if (values := inputs(group)) is not None]
+    return [group for group, _ in told], [values for _, values in told]

@@ -35,7 +35,7 @@ from ranker.training import (
 )
 from ranker.training import train as fit_best
 from ranker.vectors import VectorCache, load_vectors
-from ranker.weights_document import Fusion
+from ranker.weights_document import ServedModel, WeightsDocument
 from ranker.weights_store import WeightsStore
 
 JOB = "train"
@@ -82,10 +82,12 @@ def _train(data_dir: Path, settings: Settings, project: str, seed: int, progress
     meta = _meta(trained, vectors.version, seed)
     if progress:
         progress("judging on the later slice")
-    live = _live_model(data_dir, project, vectors.version)
+    current = _current(data_dir, project)
+    live = _live_model(data_dir, project, current.model, vectors.version)
     verdict = judge(test, trained, live, known, _expected(log), settings, seed)
     evidence |= _evidence(trained, meta, test, known, live, verdict)
-    learned = _learned_fusion(data_dir, project, [*train_groups, *validation], test, {**trained.curves, **known}, seed)
+    weight = weight_from_curves({**trained.curves, **known})
+    learned = fusion.learn([*train_groups, *validation], test, weight, current.fusion, seed)
     evidence["fusion"] = msgspec.to_builtins(learned)
     if verdict.decision != "promoted":
         weights.refresh(data_dir, settings, project, fusion=learned)
@@ -140,30 +142,22 @@ def live_scores(groups: Sequence[Group], live: Model | None) -> list[Numbers]:
     return live.score([group.features for group in groups])
 
 
-def _live_model(data_dir: Path, project: str, embedding_version: str) -> Model | None:
-    """The model that is served now; None where none can be."""
+def _current(data_dir: Path, project: str) -> WeightsDocument:
     store = WeightsStore(data_dir)
     try:
-        served = store.document(project).model
+        return store.document(project)
     finally:
         store.close()
+
+
+def _live_model(data_dir: Path, project: str, served: ServedModel | None, embedding_version: str) -> Model | None:
+    """The model that is served now; None where none can be."""
     if served is None:
         return None
     try:
         return load(data_dir, project, served.version, embedding_version)
     except ModelUnusable:
         return None
-
-
-def _learned_fusion(
-    data_dir: Path, project: str, train_groups: Sequence[Group], test: Sequence[Group], curves: Curves, seed: int
-) -> Fusion:
-    store = WeightsStore(data_dir)
-    try:
-        current = store.document(project).fusion
-    finally:
-        store.close()
-    return fusion.learn(train_groups, test, weight_from_curves(curves), current, seed)
 
 
 def _meta(trained: Trained, embedding_version: str, seed: int) -> ModelMeta:

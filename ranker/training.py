@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import lightgbm as lgb
 import numpy as np
 
-from ranker import blend, features
+from ranker import blend, features, logit
 from ranker.dataset import Group, Progress, positions
 from ranker.decay import Numbers
 from ranker.examination import MAX_INVERSE, Curves, theta_from_factors
@@ -126,9 +126,10 @@ def train(
     usable = [group for group in train_groups if group.has_contrast]
     if progress:
         progress("training: position factors")
-    _, curves = fit(usable[-SEARCH_GROUPS:], None, LEAST_REGULARISED, seed)
+    newest = usable[-SEARCH_GROUPS:]
+    _, curves = fit(newest, None, LEAST_REGULARISED, seed)
     weight = weight_from_curves({**curves, **known})
-    tried = search(usable[-SEARCH_GROUPS:], validation, fit_blend(usable, weight), weight, seed, budget_s, progress)
+    tried = search(newest, validation, fit_blend(usable, weight), weight, seed, budget_s, progress)
     best = max(
         (trial for trial in tried if trial.is_worth_it), key=lambda trial: trial.ndcg_at_5, default=tried[0].bare()
     )
@@ -136,7 +137,7 @@ def train(
     if progress:
         progress(f"training: the best of {len(tried)} on all {len(usable):,} lists")
     coefficients = fit_blend(usable, weight)
-    booster, _ = fit(usable, coefficients, best.parameters, seed)
+    booster, _ = fit(usable, blended(coefficients, usable), best.parameters, seed)
     kept = lgb.Booster(model_str=booster.model_to_string(num_iteration=best.trees))
     return Trained(kept, coefficients, best, tried, curves)
 
@@ -155,6 +156,7 @@ def search(
     import optuna
 
     found: list[Trial] = []
+    base, validation_base = blended(coefficients, groups), blended(coefficients, validation)
 
     def quality(trial: optuna.Trial) -> float:
         if progress:
@@ -165,9 +167,10 @@ def search(
             leaves=trial.suggest_int("leaves", 4, 15),
             min_rows=trial.suggest_int("min_rows", 20, 200, log=True),
         )
-        booster, _ = fit(groups, coefficients, parameters, seed)
+        booster, _ = fit(groups, base, parameters, seed)
         by_trees = [
-            picked_gains(validation, predict(booster, coefficients, validation, trees), weight) for trees in CHECKPOINTS
+            picked_gains(validation, _on_top(booster, validation_base, validation, trees), weight)
+            for trees in CHECKPOINTS
         ]
         values = [float(gains @ weights / weights.sum()) for gains, weights in by_trees]
         best = int(np.argmax(values))
@@ -186,24 +189,27 @@ def search(
 
 def fit_blend(groups: Sequence[Group], weight: PickWeight) -> Numbers:
     """Coefficients of the blend from every succeeded pick of the groups."""
-    lists, picked, weights = [], [], []
-    for group in groups:
-        values = blend.inputs(group.features)
-        for index in group.succeeded:
-            lists.append(values)
-            picked.append(int(index))
-            weights.append(weight(group.turn.model, int(index) + 1))
-    return blend.fit(lists, picked, weights)
+    inputs = [blend.inputs(group.features) for group in groups]
+    return fit_line(groups, inputs, weight, blend.PRIOR, blend.PRIOR_STRENGTH)
+
+
+def fit_line(
+    groups: Sequence[Group], inputs: Sequence[Numbers], weight: PickWeight, prior: Numbers, strength: float
+) -> Numbers:
+    """Coefficients of a line from every succeeded pick; ``inputs``: (candidates, inputs) a group."""
+    picks = [(place, int(index)) for place, group in enumerate(groups) for index in group.succeeded]
+    weights = [weight(groups[place].turn.model, index + 1) for place, index in picks]
+    return logit.fit([inputs[place] for place, _ in picks], [index for _, index in picks], weights, prior, strength)
 
 
 def fit(
     groups: Sequence[Group],
-    coefficients: Numbers | None,
+    base: Sequence[Numbers] | None,
     parameters: Parameters,
     seed: int,
     naive: bool = False,
 ) -> tuple[lgb.Booster, Curves]:
-    """One lambdarank fit on top of a blend (none: from zero), and the θ curves of its position factors.
+    """One lambdarank fit on top of the scores ``base`` (none: from zero), and the θ curves of its position factors.
 
     ``naive`` ignores positions (for comparison).
     """
@@ -229,7 +235,7 @@ def fit(
         label=np.concatenate([group.labels for group in groups]),
         group=[len(group.labels) for group in groups],
         position=None if naive else codes,
-        init_score=None if coefficients is None else np.concatenate(blended(coefficients, groups)),
+        init_score=None if base is None else np.concatenate(base),
         feature_name=list(features.NAMES),
         params={"verbosity": 2},
     )
@@ -243,18 +249,20 @@ def blended(coefficients: Numbers, groups: Sequence[Group]) -> list[Numbers]:
     return [blend.inputs(group.features) @ coefficients for group in groups]
 
 
-def predict(
-    booster: lgb.Booster, coefficients: Numbers | None, groups: Sequence[Group], trees: int | None = None
-) -> list[Numbers]:
+def predict(booster: lgb.Booster, coefficients: Numbers | None, groups: Sequence[Group]) -> list[Numbers]:
     """Scores of every group's candidates: the blend and the trees on top of it."""
+    return _on_top(booster, None if coefficients is None else blended(coefficients, groups), groups)
+
+
+def _on_top(
+    booster: lgb.Booster, base: Sequence[Numbers] | None, groups: Sequence[Group], trees: int | None = None
+) -> list[Numbers]:
     if not groups:
         return []
     rows = np.concatenate([group.features for group in groups])
     scores = np.asarray(booster.predict(rows, num_iteration=trees, num_threads=THREADS))
     found = np.split(scores, np.cumsum([len(group.labels) for group in groups])[:-1])
-    if coefficients is None:
-        return found
-    return [trees_say + line for trees_say, line in zip(found, blended(coefficients, groups), strict=True)]
+    return found if base is None else [of_trees + line for of_trees, line in zip(found, base, strict=True)]
 
 
 def weighted_ndcg(groups: Sequence[Group], scores: Sequence[Numbers], weight: PickWeight) -> float:

@@ -10,12 +10,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pickwise.text import Script, script, terms
+from pickwise.text import Script, script
 from ranker.decay import Numbers
 from ranker.heat import Heat
 from ranker.state import KnownSkill, State
 from ranker.success import Success
 from ranker.turns import Turn
+from ranker.words import query_terms
 
 FeatureType = Literal[
     "score", "share", "cosine", "count", "category", "flag", "log ratio", "log odds", "log count", "log ms", "log days"
@@ -39,7 +40,7 @@ class Context:
 
     @cached_property
     def query_terms(self) -> frozenset[str]:
-        return frozenset(terms(self.turn.query))
+        return frozenset(query_terms(self.turn.query))
 
     @cached_property
     def query_script(self) -> Script:
