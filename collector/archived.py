@@ -23,7 +23,8 @@ from collector.projects import project_of
 from collector.read_attributes import layout_of
 from collector.redact import Redactor
 from collector.redact_items import ItemRedactor
-from collector.rows import Ledger, Row, to_rows
+from collector.row_types import Row
+from collector.rows import Ledger, to_rows
 from collector.segment import Record
 from collector.spans import LogRecord, Span
 from pickwise.events import Event, Selection

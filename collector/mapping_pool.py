@@ -21,9 +21,9 @@ from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 
+from collector.columns import to_frame
 from collector.faults import Fault
 from collector.record_mapper import Mapped, RecordMapper, Work
-from collector.rows import to_frame
 from collector.segment import Record
 from collector.wire import Wire
 from pickwise.settings import Settings

@@ -16,6 +16,7 @@ import polars as pl
 
 from collector import rows
 from collector.archived import ArchivedItem, ArchivedRequest, Archivist, Arguments, EncodedRequest, Item
+from collector.columns import Columns
 from collector.decode import PART_ITEMS, DecodedItem, decode_parts
 from collector.facts import Facts
 from collector.faults import Fault
@@ -23,6 +24,7 @@ from collector.forgotten import Forgotten
 from collector.observed import Offers
 from collector.projects import project_of
 from collector.redact import Redactor
+from collector.row_types import MadeRow, Receipt
 from collector.segment import Header, Record
 from collector.skill_changes import SKILLS
 from collector.spans import Span
@@ -144,7 +146,7 @@ class _OneRecord:
             if kept and header.seq > versions[table]:
                 self._tables.add(table, self._record, kept, self._maker(project).receipt)
 
-    def _rows(self, project: str, facts: Facts) -> dict[str, list[rows.MadeRow]]:
+    def _rows(self, project: str, facts: Facts) -> dict[str, list[MadeRow]]:
         """The rows by table; a fact that fails is set aside and takes no other with it."""
         try:
             return self._maker(project).rows(facts)
@@ -153,7 +155,7 @@ class _OneRecord:
             if len(singles) <= 1:
                 self._set_aside(self._record, error)
                 return {}
-        good: dict[str, list[rows.MadeRow]] = defaultdict(list)
+        good: dict[str, list[MadeRow]] = defaultdict(list)
         for single in singles:
             for table, table_rows in self._rows(project, single).items():
                 good[table] += table_rows
@@ -166,7 +168,7 @@ class _OneRecord:
             self._makers[project] = rows.RowMaker(project, header.received_at, source, self._redactor, self._ledger)
         return self._makers[project]
 
-    def _without_forgotten(self, table_rows: list[rows.MadeRow]) -> list[rows.MadeRow]:
+    def _without_forgotten(self, table_rows: list[MadeRow]) -> list[MadeRow]:
         """The rows without those of sessions that were forgotten after they had happened."""
         forgotten = self._work.forgotten
         if not forgotten:
@@ -200,7 +202,7 @@ class _OneRecord:
 class _Waiting(NamedTuple):
     """Rows of one table, and the record that each comes from."""
 
-    columns: rows.Columns
+    columns: Columns
     records: list[Record]
 
 
@@ -212,9 +214,9 @@ class _Tables:
         self._waiting: dict[str, _Waiting] = {}
         self._frames: dict[str, list[pl.DataFrame]] = defaultdict(list)
 
-    def add(self, table: str, record: Record, made: list[rows.MadeRow], receipt: rows.Receipt) -> None:
+    def add(self, table: str, record: Record, made: list[MadeRow], receipt: Receipt) -> None:
         if table not in self._waiting:
-            self._waiting[table] = _Waiting(rows.Columns(table), [])
+            self._waiting[table] = _Waiting(Columns(table), [])
         columns, records = self._waiting[table]
         columns.add(made, receipt)
         records += [record] * len(made)

@@ -27,6 +27,8 @@ from pickwise.skills import Skill, decode_skill
 #: Entries of one write; the request cap admits more only for entries that say nothing.
 MAX_ENTRIES = 100_000
 _COMMIT_TIMEOUT_S = 60.0
+#: Findings that a strict refusal repeats.
+_NAMED = 3
 
 
 class UnknownSkill(LookupError):  # noqa: N818 - the caller's mistake, answered with 404
@@ -38,7 +40,8 @@ class StrictRefusal(ValueError):  # noqa: N818 - an answer more than an error
 
     def __init__(self, findings: list[Finding]) -> None:
         self.findings = findings
-        super().__init__(f"strict: {len(findings)} finding(s) of severity error, nothing was written")
+        named = "; ".join(f"{finding.skill_id}: {finding.message}" for finding in findings[:_NAMED])
+        super().__init__(f"strict: {len(findings)} finding(s) of severity error, nothing was written: {named}")
 
 
 class RegistryWrite(msgspec.Struct, frozen=True):

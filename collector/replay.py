@@ -21,13 +21,14 @@ import polars as pl
 
 from collector.archive import UnreadableArchive
 from collector.archived import ArchivedRequest, RowsByTable
+from collector.columns import to_frame
 from collector.decode import ITEMS, decode_facts
 from collector.dedup import KEY_COLUMNS, keys_of
 from collector.facts import Facts
 from collector.mapping import MAPPING_VERSION
 from collector.operations import ReplayRequest
 from collector.reobserve import Told, observed_again
-from collector.rows import Ledger, to_frame, to_rows
+from collector.rows import Ledger, to_rows
 from collector.segment import Record
 from collector.skill_changes import SKILLS
 from collector.skill_rows import declared_rows

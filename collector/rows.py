@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import ItemsView, Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable
 from hashlib import blake2b
-from itertools import chain, count
-from typing import Any, NamedTuple
+from itertools import count
+from typing import Any
 
 import msgspec
-import polars as pl
-import pyarrow as pa
 
+from collector.call_arguments import NO_ARGUMENTS, ArgumentsKeeper, canonical_arguments
 from collector.facts import CallFact, Facts, SelectionFact
 from collector.mapping import MAPPING_VERSION
-from collector.mapping.conversation import from_json
 from collector.redact import Redactor
-from collector.tables import FACT_TABLES, STAGES, TEXT, TIME
+from collector.row_types import CallRow, FeedbackRow, MadeRow, Receipt, RouteRow, Row, SelectionRow
+from collector.tables import STAGES
 from pickwise.events import (
     MAX_CANDIDATES,
     Candidate,
@@ -32,78 +30,14 @@ from pickwise.events import (
     parse_time,
 )
 
-Row = dict[str, Any]
 _SORTED_STAGES = sorted(STAGES)
 _SCORES = ("score", "bm25", "dense", "rerank", "propensity")
-#: No tool takes arguments nested so deep; beyond, encoders run out of stack.
-_MAX_DEPTH = 64
-_NESTED = (dict, list)
-_NESTED_TYPES = frozenset(_NESTED)
 #: So many lists of candidates are remembered as rows.
 _MENUS = 128
-#: What is kept of so many arguments, none of them longer as JSON, is remembered while the rows of a request are made.
-_KEPT = 1_024
-_KEPT_BYTES = 1_024
-#: Columns that are not hashed, beside those of ``Receipt``: the hash itself, and the time, which may be the receipt's.
-_OF_EACH = ("fact", "time")
-#: Made of ``time`` once rows are a frame.
-_DATE = "date"
 _plain = msgspec.json.Encoder()
 _sorting = msgspec.json.Encoder(order="sorted")
-_encode, _encode_sorted = _plain.encode, _sorting.encode
 #: Copied for each fact: that takes less time than to make a new one.
 _NOTHING_HASHED = blake2b(digest_size=16)
-
-
-class Receipt(NamedTuple):
-    """How the rows of one request came: columns that are the same in all of them."""
-
-    received_at: int
-    source_request: str
-    mapping_version: str
-
-
-class MadeRow(msgspec.Struct, gc=False):
-    """A row as it is made, without its receipt: a struct is made, encoded and taken apart in half the time of a dict.
-
-    Its columns are in the order of their names, as they are hashed, and then those that are not hashed: unset until
-    then, so that no encoder sees them. What it holds can be read by name, as in a dict.
-    """
-
-    def __getitem__(self, column: str) -> Any:
-        return getattr(self, column)
-
-    def __contains__(self, column: str) -> bool:
-        return column in self.__struct_fields__
-
-    def items(self) -> ItemsView[str, Any]:
-        return self.to_dict().items()
-
-    def to_dict(self) -> Row:
-        return msgspec.structs.asdict(self)
-
-
-def _row_type(table: str) -> Any:
-    hashed = sorted(set(FACT_TABLES[table].names()).difference(_OF_EACH, Receipt._fields, [_DATE]))
-    columns: list[Any] = [*hashed, *((name, Any, msgspec.UNSET) for name in _OF_EACH)]
-    return msgspec.defstruct(table, columns, bases=(MadeRow,), gc=False)
-
-
-_SelectionRow, _CallRow, _FeedbackRow, _RouteRow = map(_row_type, ("selections", "calls", "feedback", "routes"))
-_ROW_TYPES: dict[str, type[MadeRow]] = {row.__name__: row for row in (_SelectionRow, _CallRow, _FeedbackRow, _RouteRow)}
-
-
-def to_frames(
-    project: str, facts: Facts, *, received_at: int, source_request: str, redactor: Redactor
-) -> dict[str, pl.DataFrame]:
-    """One frame a table that the facts touch, in its schema: ``to_rows`` and ``to_frame`` in one."""
-    maker = RowMaker(project, received_at, source_request, redactor, Ledger())
-    frames = {}
-    for table, made in maker.rows(facts).items():
-        columns = Columns(table)
-        columns.add(made, maker.receipt)
-        frames[table] = columns.frame()
-    return frames
 
 
 class Ledger:
@@ -151,8 +85,7 @@ class RowMaker:
         self._redactor = redactor
         self._next = count(self.receipt.received_at)
         self._seen: Counter[tuple[Any, ...]] = Counter()
-        #: A call is told by the turn that proposed it and by its run, with the same arguments.
-        self._kept: dict[tuple[str, bytes], _Arguments] = {}
+        self._arguments = ArgumentsKeeper(redactor)
         #: Encoders write into what is there already faster than into new bytes.
         self._buffer = bytearray()
 
@@ -172,7 +105,7 @@ class RowMaker:
         role, ended_at, parent_span_id = _extent(event)
         menu = _menu(event, redactor)
         time = parse_time(event.time)
-        row = _SelectionRow(
+        row = SelectionRow(
             event.agent,
             menu.encoded,  # for the hash
             event.context_digest,
@@ -220,11 +153,11 @@ class RowMaker:
 
     def call(self, event: CallFact) -> MadeRow:
         skill_id, arguments, error = event.skill_id, event.arguments, event.error_message
-        kept, time = _NO_ARGUMENTS, parse_time(event.time)
+        kept, time = NO_ARGUMENTS, parse_time(event.time)
         if arguments is not None:
             arguments = canonical_arguments(arguments)
-            kept = self._arguments(skill_id, arguments)
-        row = _CallRow(
+            kept = self._arguments.of(skill_id, arguments)
+        row = CallRow(
             event.agent,
             kept.digest,
             kept.names if event.args_keys is None else event.args_keys,
@@ -258,7 +191,7 @@ class RowMaker:
 
     def feedback(self, event: Feedback) -> MadeRow:
         value, time = event.value, parse_time(event.time)
-        row = _FeedbackRow(
+        row = FeedbackRow(
             event.agent,
             event.annotator,
             event.call_id,
@@ -282,7 +215,7 @@ class RowMaker:
 
     def route(self, event: Route) -> MadeRow:
         time = parse_time(event.time)
-        row = _RouteRow(
+        row = RouteRow(
             event.agent,
             event.environment,
             finite(event.error_rate),
@@ -346,42 +279,6 @@ class RowMaker:
         hashed.update(self._buffer)
         return hashed.hexdigest()
 
-    def _arguments(self, skill_id: str, arguments: Any) -> _Arguments:
-        key = skill_id, _encode(arguments)
-        known = self._kept.get(key)
-        if known is not None:
-            self._redactor.counts["argument"] += known.taken_out
-            return known
-        made = self._new_arguments(skill_id, arguments)
-        if len(self._kept) >= _KEPT:
-            self._kept.clear()
-        if len(key[1]) <= _KEPT_BYTES:
-            self._kept[key] = made
-        return made
-
-    def _new_arguments(self, skill_id: str, arguments: Any) -> _Arguments:
-        redactor = self._redactor
-        before = redactor.counts["argument"]
-        redacted = redactor.arguments(skill_id, arguments)
-        return _Arguments(
-            redactor.digest(_encode_sorted(arguments)),
-            sorted(arguments) if isinstance(arguments, dict) else None,
-            redacted,
-            redactor.counts["argument"] - before,
-        )
-
-
-class _Arguments(NamedTuple):
-    """What is kept of the arguments of a call, and how many values were taken out."""
-
-    digest: str | None
-    names: list[str] | None
-    redacted: str | None
-    taken_out: int
-
-
-_NO_ARGUMENTS = _Arguments(None, None, None, 0)
-
 
 def _extent(event: Selection) -> tuple[str | None, int | None, str | None]:
     """Role, end (µs) and the span around it, of what is more than a turn."""
@@ -405,7 +302,7 @@ class _Menu(list[Row]):
 
     def __init__(self, candidates: Iterable[Row]) -> None:
         super().__init__(candidates)
-        self.encoded = msgspec.Raw(_encode_sorted(self))
+        self.encoded = msgspec.Raw(_sorting.encode(self))
 
 
 class _Menus:
@@ -444,104 +341,6 @@ def _candidate(candidate: Candidate) -> Row:
         if value is not None and not math.isfinite(value):
             columns[name] = None
     return columns
-
-
-def canonical_arguments(value: Any) -> Any:
-    """The arguments decoded, whether they came as an object or as JSON text; text that is no JSON stays text."""
-    decoded = from_json(value) if isinstance(value, str) else value
-    if not isinstance(decoded, _NESTED):
-        return value
-    return decoded if _is_shallow(decoded) else f"nested deeper than {_MAX_DEPTH}"
-
-
-def _is_shallow(value: Any) -> bool:
-    """Whether the value can be walked and encoded wherever it goes."""
-    if _NESTED_TYPES.isdisjoint(map(type, value.values() if isinstance(value, dict) else value)):
-        return True  # as most are
-    level = [value]
-    for _ in range(_MAX_DEPTH):
-        level = [
-            child
-            for item in level
-            for child in (item.values() if isinstance(item, dict) else item)
-            if isinstance(child, _NESTED)
-        ]
-        if not level:
-            return True
-    return False
-
-
-def to_frame(table: str, rows: list[Row]) -> pl.DataFrame:
-    """The rows of ``to_rows``, of any number of requests, as one frame in the schema of the table.
-
-    A column that a row does not have, as it was archived before there was one, is null there.
-    """
-    return _frame(table, [[row.get(name) for row in rows] for name in _columns(table)])
-
-
-class Columns:
-    """Rows of one table on their way into a frame: the values of each column."""
-
-    def __init__(self, table: str) -> None:
-        self._table = table
-        self._values: list[list[Any]] = [[] for _ in _columns(table)]
-
-    def add(self, rows: Sequence[MadeRow], receipt: Receipt) -> None:
-        if not rows:
-            return
-        # While they are few, and near: a column at a time of very many takes longer.
-        told = zip(*map(msgspec.structs.astuple, rows), strict=True)
-        received = ([value] * len(rows) for value in receipt)
-        for column, values in zip(self._values, chain(told, received), strict=True):
-            column += values
-
-    def part(self, which: slice) -> Columns:
-        """Some of the rows."""
-        part = Columns(self._table)
-        part._values = [column[which] for column in self._values]
-        return part
-
-    def frame(self) -> pl.DataFrame:
-        """The rows in the schema of the table."""
-        return _frame(self._table, self._values)
-
-
-def _columns(table: str) -> tuple[str, ...]:
-    return _ROW_TYPES[table].__struct_fields__ + Receipt._fields
-
-
-def _frame(table: str, columns: list[list[Any]]) -> pl.DataFrame:
-    schema = FACT_TABLES[table]
-    named = zip(_columns(table), columns, strict=True)
-    found = {name: _series(name, schema[name], values) for name, values in named}
-    found[_DATE] = found["time"].dt.date().alias(_DATE)
-    return pl.DataFrame([found[name] for name in schema])
-
-
-def _series(name: str, kind: pl.DataType, values: list[Any]) -> pl.Series:
-    """One column. Polars is the faster with texts and times, Arrow with all that is nested."""
-    if name == "candidates":
-        return _menus_series(name, kind, values)
-    if len(values) > 1 and values[0] is values[-1] and values.count(values[0]) == len(values):
-        return _series(name, kind, values[:1]).new_from_index(0, len(values))  # as most are, above all the null ones
-    if kind == TEXT:
-        return pl.Series(name, values, dtype=kind)
-    if kind == TIME:
-        return pl.Series(name, values, dtype=pl.Int64).cast(kind)
-    return pl.Series(name, pa.array(values, _arrow_type(kind)))
-
-
-def _menus_series(name: str, kind: pl.DataType, values: list[Any]) -> pl.Series:
-    """Many rows hold one and the same menu, which is read once."""
-    distinct = {id(value): value for value in values}
-    places = {key: place for place, key in enumerate(distinct)}
-    menus = pl.Series(name, pa.array(list(distinct.values()), _arrow_type(kind)))
-    return menus.gather([places[id(value)] for value in values])
-
-
-@cache
-def _arrow_type(kind: pl.DataType) -> pa.DataType:
-    return pl.Series(dtype=kind).to_arrow().type
 
 
 def _masked(text: str | None, redactor: Redactor) -> str | None:

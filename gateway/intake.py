@@ -16,6 +16,7 @@ from collector.events_in import Rejection, read_items
 from collector.importers import Batch
 from collector.lock import FolderHeld, Holder, holder
 from collector.projects import is_project
+from collector.registry import StrictRefusal
 from collector.service import Collector
 from pickwise.settings import Settings
 
@@ -49,9 +50,10 @@ class Intake(Protocol):
 
 
 @contextmanager
-def open_intake(settings: Settings, project: str) -> Iterator[Intake]:
+def open_intake(settings: Settings, project: str, *, strict: bool = False) -> Iterator[Intake]:
     """The service that holds the folder, else a collector of our own for as long as the block lasts.
 
+    ``strict``: a batch of registry entries is refused as a whole when the review finds an error in it.
     Raises FolderHeld when a process without an HTTP port holds the folder (another import).
     """
     if not is_project(project):
@@ -61,7 +63,7 @@ def open_intake(settings: Settings, project: str) -> Iterator[Intake]:
         collector = Collector(settings, processes=settings.map_processes)
         collector.start()
         try:
-            yield _Direct(collector, project)
+            yield _Direct(collector, project, strict)
         finally:
             collector.stop()
         return
@@ -69,7 +71,7 @@ def open_intake(settings: Settings, project: str) -> Iterator[Intake]:
         raise FolderHeld(Path(settings.data_dir), held)
     headers = {"X-Pickwise-Project": project, IMPORT_HEADER: "1"} | key_header(settings)
     with httpx.Client(base_url=service_url(held), headers=headers, timeout=TIMEOUT_S) as client:
-        yield _Remote(client)
+        yield _Remote(client, strict)
 
 
 def key_header(settings: Settings) -> dict[str, str]:
@@ -78,16 +80,16 @@ def key_header(settings: Settings) -> dict[str, str]:
 
 
 class _Direct:
-    def __init__(self, collector: Collector, project: str) -> None:
+    def __init__(self, collector: Collector, project: str, strict: bool) -> None:
         self._collector = collector
         self._project = project
+        self._strict = strict
 
     def send(self, batch: Batch) -> Receipt:
         if batch.kind == "events":
             return self._events(batch.body)
         if batch.kind == "registry":
-            answer = self._collector.registry.upsert(self._project, list(read_items(batch.body, "ndjson")))
-            return Receipt(answer.accepted, [f"entry {r.index} ({r.skill_id}): {r.reason}" for r in answer.rejected])
+            return self._entries(batch.body)
         submit = self._collector.submit_traces if batch.kind == "traces" else self._collector.submit_logs
         parsed, durable = submit(batch.body, "json", self._project, imported=True)
         if durable is not None:
@@ -96,6 +98,14 @@ class _Direct:
 
     def refresh(self) -> None:
         self._collector.refresh()
+
+    def _entries(self, body: bytes) -> Receipt:
+        items = list(read_items(body, "ndjson"))
+        try:
+            answer = self._collector.registry.upsert(self._project, items, strict=self._strict)
+        except StrictRefusal as refusal:
+            raise ServiceRefused(str(refusal)) from refusal
+        return Receipt(answer.accepted, [f"entry {r.index} ({r.skill_id}): {r.reason}" for r in answer.rejected])
 
     def _events(self, body: bytes) -> Receipt:
         parsed, durable = self._collector.submit_events(body, "ndjson", self._project, imported=True)
@@ -106,8 +116,9 @@ class _Direct:
 
 
 class _Remote:
-    def __init__(self, client: httpx.Client) -> None:
+    def __init__(self, client: httpx.Client, strict: bool) -> None:
         self._client = client
+        self._strict = strict
 
     def send(self, batch: Batch) -> Receipt:
         answer = self._post(batch)
@@ -129,10 +140,10 @@ class _Remote:
     def _post(self, batch: Batch) -> httpx.Response:
         """The service's answer; a busy one is asked again for as long as it says that this helps."""
         deadline = time.monotonic() + TIMEOUT_S
+        headers = {"Content-Type": _MEDIA[batch.encoding]}
+        parameters = {"strict": "true"} if self._strict and batch.kind == "registry" else {}
         while True:
-            answer = self._client.post(
-                _PATHS[batch.kind], content=batch.body, headers={"Content-Type": _MEDIA[batch.encoding]}
-            )
+            answer = self._client.post(_PATHS[batch.kind], content=batch.body, headers=headers, params=parameters)
             wait = answer.headers.get("Retry-After", "")
             if not wait.isdigit() or time.monotonic() + int(wait) > deadline:
                 return answer

@@ -65,6 +65,20 @@ def import_(
 
     Importing the same file twice changes nothing.
     """
+    bring_in(paths, format_, data_dir, project, as_json, error_pattern=error_pattern)
+
+
+def bring_in(
+    paths: list[Path],
+    format_: Format,
+    data_dir: Path | None,
+    project: str,
+    as_json: bool,
+    *,
+    error_pattern: list[str] | None = None,
+    strict: bool = False,
+) -> None:
+    """`import`; ``strict``: entries that the review finds an error in are refused, with all sent beside them."""
     from collector import importers
     from collector.lock import FolderHeld
     from gateway.in_force import MAPPING
@@ -83,7 +97,10 @@ def import_(
 
     problems: list[str] = []
     try:
-        with open_intake(settings, project) as intake, Progress(console=remarks, transient=True) as progress:
+        with (
+            open_intake(settings, project, strict=strict) as intake,
+            Progress(console=remarks, transient=True) as progress,
+        ):
             for path in paths:
                 task = progress.add_task(path.name, total=None)
                 for batch in importers.batches(path, format_.value, settings, report):

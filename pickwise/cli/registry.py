@@ -28,6 +28,8 @@ from pickwise.cli.options import (
 if TYPE_CHECKING:
     from collector.review import Finding
 
+Strict = Annotated[bool, typer.Option("--strict", help="write nothing when the review finds an error")]
+
 registry_app = typer.Typer(no_args_is_help=True, help="The skills that exist: import, from-mcp, review.")
 
 
@@ -42,10 +44,11 @@ def registry_import(
     ],
     data_dir: DataDir = None,
     project: Project = DEFAULT,
+    strict: Strict = False,
     as_json: AsJson = False,
 ) -> None:
     """Add or update skills (as `import --format skills`)."""
-    data.import_(paths, data.Format.SKILLS, data_dir, project, None, as_json)
+    data.bring_in(paths, data.Format.SKILLS, data_dir, project, as_json, strict=strict)
 
 
 @registry_app.command("from-mcp")
@@ -61,6 +64,7 @@ def registry_from_mcp(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the entries, write nothing")] = False,
+    strict: Strict = False,
     data_dir: DataDir = None,
     project: Project = DEFAULT,
     as_json: AsJson = False,
@@ -81,7 +85,7 @@ def registry_from_mcp(
     entries, problems = _checked([entry_of(tool, prefix) for tool in tools])
     remarks.print(f"{server} offers {len(tools):,} tool(s)", markup=False)
     if not dry_run:
-        _send_entries(entries, problems, data_dir, project, as_json)
+        _send_entries(entries, problems, data_dir, project, as_json, strict)
         return
     if as_json:
         print_json(entries)
@@ -119,7 +123,12 @@ def _checked(entries: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[
 
 
 def _send_entries(
-    entries: list[dict[str, Any]], problems: list[str], data_dir: Path | None, project: str, as_json: bool
+    entries: list[dict[str, Any]],
+    problems: list[str],
+    data_dir: Path | None,
+    project: str,
+    as_json: bool,
+    strict: bool,
 ) -> None:
     """Write entries through the running service or directly, in one request."""
     from collector.importers import Batch
@@ -130,7 +139,7 @@ def _send_entries(
     body = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
     accepted = 0
     try:
-        with open_intake(settings, project) as intake:
+        with open_intake(settings, project, strict=strict) as intake:
             if entries:
                 receipt = intake.send(Batch("registry", body, "ndjson", len(entries)))
                 accepted = receipt.accepted

@@ -19,7 +19,8 @@ from collector.item_shapes import ItemShapes, Kind, kind_of
 from collector.projects import project_of
 from collector.read_attributes import layout_of
 from collector.redact import Redactor
-from collector.rows import Ledger, Row, to_rows
+from collector.row_types import Row
+from collector.rows import Ledger, to_rows
 from collector.segment import Header, Record
 from collector.spans import Span
 from pickwise.settings import Settings

@@ -11,19 +11,22 @@ from typing import Any
 
 import msgspec
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collector import call_arguments
 from collector import rows as module
+from collector.columns import Columns, to_frame
 from collector.facts import CallFact, Facts, SelectionFact
 from collector.lake import Lake
 from collector.redact import Redactor
-from collector.rows import Columns, Ledger, RowMaker, to_frame, to_frames, to_rows
+from collector.row_types import Receipt
+from collector.rows import Ledger, RowMaker, to_rows
 from collector.tables import TABLES
 from pickwise.events import MAX_CANDIDATES, Candidate, Feedback, Intent, Route, Selection, Shadow, StageMs
 from pickwise.settings import Settings
+from tests.collector.frames_of import to_frames
 from tests.collector.mapping.folding import recorded
 
 RECEIVED = 1_800_000_000_000_000_000
@@ -309,12 +312,12 @@ def test_what_is_taken_out_of_the_same_arguments_counts_each_time(arguments: lis
 
 def test_invented_arguments_do_not_fill_the_memory() -> None:
     maker = RowMaker("p", RECEIVED, "r", Redactor(Settings(), b"k" * 32), Ledger())
-    long = "x" * module._KEPT_BYTES
+    long = "x" * call_arguments._KEPT_BYTES
     maker.rows(Facts(calls=[CallFact(skill_id="t", arguments={"a": f"{long}{number}"}) for number in range(10)]))
-    assert not maker._kept
-    many = [CallFact(skill_id="t", arguments={"a": number}) for number in range(2 * module._KEPT + 1)]
+    assert not maker._arguments._kept
+    many = [CallFact(skill_id="t", arguments={"a": number}) for number in range(2 * call_arguments._KEPT + 1)]
     maker.rows(Facts(calls=many))
-    assert 0 < len(maker._kept) <= module._KEPT
+    assert 0 < len(maker._arguments._kept) <= call_arguments._KEPT
 
 
 TABLE_OF: dict[type, str] = {
@@ -348,7 +351,7 @@ def test_every_column_holds_the_field_of_its_name(kind: Any) -> None:
     assert {name: row[name] for name in same} == {name: getattr(event, name) for name in same}
     assert (row["project"], row["time"], row["time_is_receipt"]) == ("p", 7, False)
     assert "source_request" not in row
-    assert dict(row.items()).keys() == TABLES[TABLE_OF[kind]].keys() - {"date", *module.Receipt._fields}
+    assert dict(row.items()).keys() == TABLES[TABLE_OF[kind]].keys() - {"date", *Receipt._fields}
 
 
 @settings(deadline=None)
@@ -372,33 +375,6 @@ def test_rows_of_many_requests_become_the_frame_that_they_are_as_dicts(requests:
         assert frame.schema == TABLES[table]
         halves = [found.part(slice(1)).frame(), found.part(slice(1, None)).frame()]
         assert pl.concat(halves).equals(frame)
-
-
-TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
-KINDS: dict[str, tuple[Any, Any]] = {
-    "query": (pl.String, TEXTS),
-    "time": (pl.Datetime("us", "UTC"), st.none() | st.integers(0, 2**53)),
-    "turn": (pl.Int64, st.none() | st.integers(-(2**63), 2**63 - 1)),
-    "latency_ms": (pl.Float64, st.none() | st.floats() | st.integers(0, 9)),
-    "ok": (pl.Boolean, st.none() | st.booleans()),
-    "picks": (pl.List(pl.String), st.none() | st.lists(TEXTS, max_size=2)),
-    "candidates": (
-        pl.List(pl.Struct({"skill_id": pl.String, "score": pl.Float64})),
-        st.none() | st.lists(st.fixed_dictionaries({"skill_id": TEXTS, "score": st.none() | st.floats()}), max_size=2),
-    ),
-}
-
-
-@settings(deadline=None)
-@given(st.data(), st.sampled_from(sorted(KINDS)), st.lists(st.integers(0, 2), max_size=6))
-def test_a_column_is_what_arrow_makes_of_its_values(data: st.DataObject, name: str, places: list[int]) -> None:
-    kind, one = KINDS[name]
-    distinct = data.draw(st.lists(one, min_size=3, max_size=3))
-    values = [distinct[place] for place in places]
-    made = module._series(name, kind, values)
-    general = pl.Series(name, pa.array(values, pl.Series(dtype=kind).to_arrow().type))
-    assert made.dtype == kind
-    assert made.equals(general, null_equal=True, check_dtypes=True, check_names=True)
 
 
 @given(st.lists(st.integers(1, 2**63 - 1), max_size=5))

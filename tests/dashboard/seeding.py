@@ -18,8 +18,8 @@ from collector import skill_changes
 from collector.events_in import parse_events
 from collector.lake import Lake
 from collector.redact import Redactor
-from collector.rows import to_frames
 from pickwise.settings import Settings
+from tests.collector.frames_of import to_frames
 from tests.dashboard.library import LIBRARY, LibrarySkill
 
 Event = dict[str, Any]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from collector import rows
+from collector import columns, rows
 from collector.body import CorruptBody, TooLarge, UnknownCoding, inflate
 from collector.decode import decode_facts
 from collector.events_in import BodyError, Layout, parse_events
@@ -39,7 +39,7 @@ def tables(kind: Kind, encoding: str, body: bytes) -> dict[str, list[dict[str, A
     header = Header(seq=1, kind=kind, project="p", received_at=RECEIVED_AT, encoding=encoding)
     found = decode_facts(Record(header, body, len(body)), SETTINGS)[0].get("p", Facts())
     made = rows.to_rows("p", found, received_at=RECEIVED_AT, source_request="1", redactor=REDACTOR)
-    return {table: rows.to_frame(table, table_rows).rows(named=True) for table, table_rows in made.items()}
+    return {table: columns.to_frame(table, table_rows).rows(named=True) for table, table_rows in made.items()}
 
 
 def check_otlp(kind: Literal["traces", "logs"], body: bytes, encoding: Encoding) -> None:

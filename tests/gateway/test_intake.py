@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,21 @@ def test_registry_entries_and_their_refusals(settings: Settings, tmp_path: Path)
     assert receipt.accepted == 1
     assert "skill_id" in receipt.problems[0]
     assert tmp_path.exists()
+
+
+@pytest.mark.parametrize("is_served", [False, True])
+def test_a_strict_way_in_refuses_entries_with_errors_and_no_events(tmp_path: Path, is_served: bool) -> None:
+    entries = Batch("registry", b'{"skill_id": "a"}\n', "ndjson", 1)
+    with ExitStack() as stack:
+        settings = Settings(data_dir=tmp_path)
+        if is_served:
+            service = stack.enter_context(served(tmp_path))
+            service.collector.announce("127.0.0.1", int(service.url.rpartition(":")[2]), None)
+            settings = service.collector.settings
+        intake = stack.enter_context(open_intake(settings, "default", strict=True))
+        with pytest.raises(ServiceRefused, match=r"strict: 1 finding.*: a: "):
+            intake.send(entries)
+        assert intake.send(batch(GOOD)).accepted == 1
 
 
 @pytest.mark.parametrize("project", ["", ".", "../x", "a b", "x" * 65])

@@ -295,6 +295,19 @@ def test_registry_review_is_strict_on_request(tmp_path: Path) -> None:
     assert runner.invoke(app, ["registry", "review", "--strict", "--data-dir", folder]).exit_code == 1
 
 
+def test_a_strict_import_with_an_error_writes_nothing_and_says_why(tmp_path: Path) -> None:
+    entries = tmp_path / "skills.jsonl"
+    entries.write_text('{"skill_id": "a"}\n{"skill_id": "b", "description": "Books a table. Use when asked to."}\n')
+    folder = ("--data-dir", str(tmp_path / "data"))
+    done = runner.invoke(app, ["registry", "import", str(entries), "--strict", *folder])
+    assert isinstance(done.exception, UserError)
+    assert "a: " in str(done.exception)
+    assert "b: " not in str(done.exception)
+    assert json.loads(runner.invoke(app, ["sql", "select skill_id from skills", "--json", *folder]).stdout) == []
+    entries.write_text(entries.read_text().splitlines()[1])
+    assert runner.invoke(app, ["registry", "import", str(entries), "--strict", *folder]).exit_code == 0
+
+
 def test_an_import_with_nothing_good_exits_1_and_names_the_line(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     events.write_text('{"type": "call"}\n')

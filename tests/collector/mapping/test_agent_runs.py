@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from collector.facts import CallFact, Facts, SelectionFact
 from collector.mapping import map_span
 from collector.redact import Redactor
-from collector.rows import to_frames
 from pickwise.settings import Settings
+from tests.collector.frames_of import to_frames
 from tests.collector.mapping.spans import SPAN, START, mapped, span
 from tests.collector.mapping.test_message_forms import json_values, near_messages
 

@@ -17,9 +17,9 @@ from collector.mapping import map_logs, map_span, map_traces
 from collector.mapping.pickwise import problem
 from collector.otlp import parse_traces
 from collector.redact import Redactor
-from collector.rows import to_frames
 from collector.spans import LogRecord, Span, SpanEvent
 from pickwise.settings import Settings
+from tests.collector.frames_of import to_frames
 from tests.collector.mapping.spans import SPAN, START, TRACE, mapped, span
 
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.tool.definitions": '[{"name": "get"}]'}

@@ -15,10 +15,10 @@ from collector.mapping import map_span
 from collector.mapping.documents import documents_in
 from collector.observed import ObservedSkills, Offers
 from collector.redact import Redactor
-from collector.rows import to_frames
 from collector.spans import SpanEvent
 from pickwise.settings import Settings
 from tests.analytics.conftest import House
+from tests.collector.frames_of import to_frames
 from tests.collector.mapping.spans import SPAN, START, TRACE, mapped, span
 
 UUID = "0b1f7f0e-6c0e-4f62-9c58-3f1f6f0a2b11"
