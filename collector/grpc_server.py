@@ -40,6 +40,12 @@ _WORKERS = 32
 #: Calls that wait for a handler. They hold next to nothing, but there must be an end: gRPC refuses more by itself.
 _MAX_CALLS = 1_024
 _DURABLE_TIMEOUT_S = 30.0
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
+    ("grpc.so_reuseport", 0),
+    # Else gRPC lets clients send megabytes ahead, also those whose calls wait for room: 400 MiB more from 64 of them.
+    ("grpc.http2.bdp_probe", 0),
+)
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 Handler = Callable[[Iterator[bytes], grpc.ServicerContext], bytes]
@@ -56,7 +62,7 @@ def start_grpc_server(collector: Collector, host: str, port: int) -> tuple[grpc.
     """
     server = grpc.server(
         ThreadPoolExecutor(_WORKERS, thread_name_prefix="grpc"),
-        options=[("grpc.max_receive_message_length", MAX_REQUEST_BYTES), ("grpc.so_reuseport", 0)],
+        options=_OPTIONS,
         maximum_concurrent_rpcs=_MAX_CALLS,
     )
     door = _Door(collector)
