@@ -34,7 +34,7 @@ ANY_SPAN = frozenset(
 CACHED = 8_192
 _LAYOUTS = 1_024
 #: Where instrumentations say what kind of a thing a span is about.
-_KINDS = frozenset({names.OI_KIND, names.TL_KIND, names.LS_KIND, names.OPERATION})
+_KINDS = frozenset({names.OI_KIND, names.TL_KIND, names.LS_KIND, names.LF_KIND, names.ML_KIND, names.OPERATION})
 
 #: What an attribute of a name holds.
 Content = Literal["label", "arguments", "result", "definitions", "other"]

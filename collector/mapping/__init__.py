@@ -24,6 +24,7 @@ from collector.mapping import (
     pickwise,
     retrieval,
     smolagents,
+    valued,
     vercel,
 )
 from collector.mapping.attributes import OPERATION
@@ -36,7 +37,7 @@ from pickwise.attributes import PROJECT
 from pickwise.settings import Settings
 
 #: Raised with every change of what a request maps to; rows carry it, so that a replay knows what is old.
-MAPPING_VERSION = "2"
+MAPPING_VERSION = "3"
 
 RULES: tuple[Rule, ...] = (
     *pickwise.RULES,
@@ -49,6 +50,7 @@ RULES: tuple[Rule, ...] = (
     *autogen.RULES,
     *genai.RULES,
     *vercel.RULES,
+    *valued.RULES,
     # Frameworks that OpenInference sees in a way of their own, before its own rules.
     *haystack.RULES,
     *crewai.RULES,

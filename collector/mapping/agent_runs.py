@@ -22,7 +22,6 @@ from collector.mapping.conversation import (
     from_json,
 )
 from collector.mapping.facts_of import Origin, context_facts, selection_id, turn_facts
-from collector.mapping.failures import Failure
 from collector.mapping.message_forms import ChatMessage
 from collector.spans import Span
 from pickwise.events import derive_event_id
@@ -175,7 +174,7 @@ class _Teller:
                     yield self._nameless_answer(*meant, result)
 
     def _nameless_answer(self, key: str, ordinal: int, call: ToolCall, result: ToolResult) -> CallFact:
-        failure = self._failure(result, call.name)
+        failure = failures.of_quoted(result.text, result.error, call.name, self._settings)
         fact = CallFact(
             role="answer",
             event_id=derive_event_id(self._span.trace_id, key, "call", "result", ordinal),
@@ -190,11 +189,6 @@ class _Teller:
             error_message=failure.message if failure else None,
         )
         return self._origin.given(fact)
-
-    def _failure(self, result: ToolResult, name: str) -> Failure | None:
-        if result.error:
-            return Failure(failures.classify("", result.text), result.text)
-        return failures.of_text(result.text, name, self._settings)
 
 
 def _turn_keys(trace_id: str, run: AgentRun) -> dict[int, str]:

@@ -290,6 +290,30 @@ OI_NODE = "graph.node.id"
 OI_METADATA = "metadata"
 """Free metadata, as JSON text."""
 
+# --- Langfuse ---------------------------------------------------------------------------------------------------------
+LF_KIND = "langfuse.observation.type"
+"""What the span is: generation, tool, agent, span, …"""
+LF_INPUT = "langfuse.observation.input"
+"""What it was given, as text or JSON text."""
+LF_OUTPUT = "langfuse.observation.output"
+"""What it returned, as text or JSON text."""
+LF_MODEL = "langfuse.observation.model.name"
+"""Model that answered."""
+LF_TRACE_SESSION = "langfuse.session.id"
+"""Session of the user, in older releases."""
+
+# --- MLflow ----------------------------------------------------------------------------------------------------------
+ML_KIND = "mlflow.spanType"
+"""What the span is: CHAT_MODEL, LLM, TOOL, AGENT, …, as JSON text."""
+ML_INPUTS = "mlflow.spanInputs"
+"""What it was given, as JSON text."""
+ML_OUTPUTS = "mlflow.spanOutputs"
+"""What it returned, as JSON text."""
+ML_MODEL = "mlflow.llm.model"
+"""Model that answered, as JSON text."""
+ML_TOOLS = "mlflow.chat.tools"
+"""Tools offered, as JSON text."""
+
 # --- frameworks that OpenInference sees ------------------------------------------------------------------------------
 CREW_KEY = "crew_key"
 """CrewAI: what the crew is made of, as a digest."""

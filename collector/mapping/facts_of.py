@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from collector.facts import CallFact, DefinedSkill, Facts, Offer, SelectionFact, SelectionRole
 from collector.mapping import failures
 from collector.mapping.candidates import plain_result
-from collector.mapping.conversation import ModelTurn, ToolCall, ToolDefinition, ToolResult, once_a_menu
-from collector.mapping.failures import Failure
+from collector.mapping.conversation import ModelTurn, ToolCall, ToolDefinition, once_a_menu
 from collector.mapping.routed_runs import RoutedRun
 from collector.mapping.routing import (
     Answer,
@@ -235,7 +234,7 @@ def _proposal(span: Span, origin: Origin, made_by: str, proposal: Proposal) -> C
 def _answer(span: Span, origin: Origin, answer: Answer, settings: Settings) -> CallFact:
     """A quoted result; a vague failure leaves the kind open. Where no message names its tool, its call's id does."""
     result, place = answer.result, answer.place
-    failure = _answer_failure(result, answer.name, settings) if result.error or settings.error_patterns else None
+    failure = failures.of_quoted(result.text, result.error, answer.name, settings)
     fact = origin.given_in(span, CallFact(role="answer", skill_id=answer.name[:_SKILL_ID_CHARS]))
     fact.event_id = derive_event_id(span.trace_id, span.span_id, "call", "answer", *map(str, place))
     fact.ordinal = place[0]
@@ -245,12 +244,6 @@ def _answer(span: Span, origin: Origin, answer: Answer, settings: Settings) -> C
     elif not answer.is_shared:
         fact.ok = True
     return fact
-
-
-def _answer_failure(result: ToolResult, name: str, settings: Settings) -> Failure | None:
-    if result.error:
-        return Failure(failures.classify("", result.text), result.text)
-    return failures.of_text(result.text, name, settings)
 
 
 def offers(span: Span, tools: list[ToolDefinition]) -> list[Offer]:

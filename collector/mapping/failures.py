@@ -22,7 +22,7 @@ _RULES: tuple[tuple[str | None, str | None, ErrorKind], ...] = (
     (
         None,
         r"unknown (?:tool|action|function)\b|(?:tool|function) (?:\S+ )?not found|no (?:such )?(?:tool|function)\b|"
-        r"is not a valid tool|unavailable tool|tool .{0,80}does not exist",
+        r"is not a valid tool|unavailable tool|tool .{0,80}(?:does not exist|is not part of the provided tools)",
         "not_found",
     ),
     (
@@ -36,7 +36,8 @@ _RULES: tuple[tuple[str | None, str | None, ErrorKind], ...] = (
         r"validation errors? for|invalid (?:input|arguments?|parameters?) for|invalid json|json parsing failed|"
         r"type validation failed|field required|mandatory input parameters|missing \d+ required|"
         r"unexpected keyword argument|missing required (?:argument|parameter|field)|"
-        r"failed to parse (?:tool )?arguments",
+        r"failed to parse (?:tool )?arguments|argument parsing failed|arguments are malformed|"
+        r"error while decoding function arguments",
         "invalid_arguments",
     ),
     (r"(?:Cancel|Abort)", None, "cancelled"),
@@ -63,6 +64,11 @@ _LOOK_AT = 2_000
 #: Tools fail in few ways: so many errors are remembered, none of them longer.
 _REMEMBERED = 1_024
 _REMEMBERED_CHARS = 512
+
+
+#: How a framework begins to say that it could not run a call, and what it may say then.
+_REFUSED = re.compile(r"\s*(?:an )?error\b|the tool call\b", re.IGNORECASE)
+_REFUSALS: tuple[ErrorKind, ...] = ("not_found", "invalid_arguments")
 
 
 def classify(error_type: str, text: str) -> ErrorKind | None:
@@ -149,9 +155,23 @@ def _status_kind(span: Span) -> ErrorKind | None:
 
 
 def is_error_result(result: Any) -> bool:
-    """Whether a result is an MCP result that says ``isError``."""
-    # Most results are no object, or one without the key, which an escape in it could hide.
-    if isinstance(result, str) and "isError" not in result and "\\" not in result:
+    """Whether a result says itself that it is an error: MCP's ``isError``, or the key ``error`` alone."""
+    # Most results are no object, or one without the keys, which an escape in it could hide.
+    if isinstance(result, str) and not ("isError" in result or '"error"' in result or "\\" in result):
         return False
     decoded = from_json(result)
-    return isinstance(decoded, dict) and decoded.get("isError") is True
+    if not isinstance(decoded, dict):
+        return False
+    return decoded.get("isError") is True or (list(decoded) == ["error"] and bool(decoded["error"]))
+
+
+def of_quoted(text: str, error: bool | None, skill_id: str, settings: Settings) -> Failure | None:
+    """The failure that a quoted result tells: by its flag, by itself, by how a framework refuses, or by a pattern.
+
+    A framework that cannot run a call says so in place of a result, without a flag.
+    """
+    if error or (error is None and is_error_result(text)):
+        return Failure(classify("", text), text)
+    if error is None and _REFUSED.match(text) and (kind := classify("", text)) in _REFUSALS:
+        return Failure(kind, text)
+    return of_text(text, skill_id, settings) if settings.error_patterns else None

@@ -13,7 +13,6 @@ import msgspec
 
 from collector.mapping import attributes as names
 from collector.mapping.conversation import Message, Said, ToolCall, ToolResult, as_text, from_json, objects
-from collector.mapping.failures import is_error_result
 from collector.mapping.message_forms import chat_message
 from collector.spans import Attributes, SpanEvent
 
@@ -117,8 +116,6 @@ class _FromTools(_Conventional, kw_only=True, gc=False, tag="tool"):
                 result.call_id = None
             if not result.name:
                 result.name = None
-            if result.text.startswith("{"):
-                result.error = _tells_failure(result)
         return results
 
 
@@ -191,20 +188,7 @@ def _message(raw: Raw, role: str) -> Message | None:
         call.call_id = call_id(call.call_id)
     for result in message.results:
         result.call_id = call_id(result.call_id)
-        result.error = result.error or _tells_failure(result)
     return message
-
-
-def _tells_failure(result: ToolResult) -> bool | None:
-    """Whether the result itself says so: MCP's ``isError``, or the key ``error`` alone, where Gemini's tools put it."""
-    text = result.text
-    # What neither key is in, as they stand or behind escapes, need not be decoded.
-    if not text.startswith("{") or not ("isError" in text or '"error"' in text or "\\" in text):
-        return result.error
-    decoded = from_json(text)
-    if not isinstance(decoded, dict):
-        return result.error
-    return True if is_error_result(decoded) or (list(decoded) == ["error"] and decoded["error"]) else result.error
 
 
 def _listed(attributes: Attributes) -> list[tuple[str, Raw]]:

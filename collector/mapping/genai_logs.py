@@ -14,7 +14,14 @@ import msgspec
 
 from collector.facts import CallFact, Facts
 from collector.mapping import attributes as names
-from collector.mapping.conversation import Message, ModelTurn, ToolResult, from_json
+from collector.mapping.conversation import (
+    Message,
+    ModelTurn,
+    ToolDefinition,
+    ToolResult,
+    from_json,
+    tool_definitions,
+)
 from collector.mapping.facts_of import context_facts, turn_facts
 from collector.mapping.genai import AGENT_OPERATIONS, MODEL_OPERATIONS, turn_of
 from collector.mapping.genai_events import ROLES, event_message, held
@@ -43,6 +50,8 @@ def _message(record: LogRecord, settings: Settings) -> Facts | None:
     if name not in ROLES:
         return None
     content = held(record.body, record.attributes)
+    if name == names.USER_EVENT and (tools := _menu(content)):
+        return _told(record, record.attributes, ModelTurn(messages=[], tools=tools, calls=[]), settings)
     message = event_message(name, content)
     if message is None:
         return Facts()
@@ -60,10 +69,17 @@ def _choice(record: LogRecord, message: Message, index: Any, settings: Settings)
         return Facts()
     facts = _told(record, record.attributes, ModelTurn(messages=[], tools=[], calls=message.calls), settings)
     place = index if isinstance(index, int) and index > 0 else 0
-    for call in facts.calls if place else ():
+    for call in facts.calls:
         call.ordinal = place * _CHOICE_CALLS + (call.ordinal or 0)
-        call.event_id = derive_event_id(record.trace_id, record.span_id, "call", "propose", call.ordinal)
+        # Records of several turns may name one span: that around the model's.
+        call.event_id = derive_event_id(record.trace_id, record.span_id, "call", "propose", call.ordinal, call.call_id)
     return facts
+
+
+def _menu(content: dict[str, Any]) -> list[ToolDefinition]:
+    """The tools that were offered, where a record like that of a message holds them (OpenLLMetry for Anthropic)."""
+    held_there = from_json(content.get("content"))
+    return tool_definitions(held_there.get("tools")) if isinstance(held_there, dict) else []
 
 
 def _answer(record: LogRecord, result: ToolResult, settings: Settings) -> list[CallFact]:

@@ -98,7 +98,7 @@ def settle(fact: CallFact, span: Span, answer: ToolResult | None, settings: Sett
     """Correct how a run ended by the message that it returned, and by exceptions that are no failures."""
     if _is_control_flow(span):
         fact.ok, fact.error_kind, fact.error_message = None, None, None
-    failure = _failure(answer, fact.skill_id, settings) if answer else None
+    failure = failures.of_quoted(answer.text, answer.error, fact.skill_id, settings) if answer else None
     if fact.ok and failure:
         fact.ok, fact.error_kind, fact.error_message = False, failure.kind or "tool_error", failure.message
 
@@ -130,18 +130,12 @@ def _node_answer(span: Span, ordinal: int, result: ToolResult, settings: Setting
     if not result.name or not result.call_id:
         return None
     fact = run_fact(span, origin_of(span), ToolRun(skill_id=result.name, call_id=result.call_id), settings)
-    failure = _failure(result, result.name, settings)
+    failure = failures.of_quoted(result.text, result.error, result.name, settings)
     fact.role, fact.ordinal, fact.latency_ms, fact.parent_span_id = "answer", ordinal, None, None
     fact.event_id = derive_event_id(span.trace_id, span.span_id, "call", "answer", ordinal)
     fact.ok = failure is None
     fact.error_kind, fact.error_message = (failure.kind, failure.message) if failure else (None, None)
     return fact
-
-
-def _failure(result: ToolResult, name: str, settings: Settings) -> failures.Failure | None:
-    if result.error:
-        return failures.Failure(failures.classify("", result.text), result.text)
-    return failures.of_text(result.text, name, settings)
 
 
 def _given_calls(value: Any) -> list[ToolCall]:

@@ -163,7 +163,9 @@ def _calls(raw: Raw, parts: list[Raw]) -> list[ToolCall]:
         single = holder.get("function_call")
         if not calls and isinstance(single, dict) and (call := _call(single)):
             calls = [call]
-    return calls + [call for item in _dicts(raw.get("invalid_tool_calls")) if (call := _unreadable(item))]
+    unreadable = [call for item in _dicts(raw.get("invalid_tool_calls")) if (call := _unreadable(item))]
+    told_twice = {call.call_id for call in unreadable if call.call_id}
+    return [call for call in calls if call.call_id not in told_twice] + unreadable
 
 
 def _call(raw: Raw) -> ToolCall | None:

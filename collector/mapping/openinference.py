@@ -14,8 +14,8 @@ import msgspec
 from collector.facts import CallFact, Facts
 from collector.mapping import attributes as names
 from collector.mapping.agent_runs import AgentRun, context_of_run, run_after_query, run_facts
-from collector.mapping.conversation import from_json, text_or_none
-from collector.mapping.facts_of import Origin, ToolRun, run_fact, turn_facts
+from collector.mapping.conversation import ModelTurn, from_json, text_or_none
+from collector.mapping.facts_of import Origin, ToolRun, context_facts, run_fact, turn_facts
 from collector.mapping.langchain import settle, tool_message, tool_node
 from collector.mapping.messages_in_values import (
     Conversation,
@@ -38,6 +38,8 @@ _METADATA_SESSIONS = ("session_id", "sessionId", "thread_id", "conversation_id",
 #: What a call is wrapped in where a tool was called as a Python function.
 _CALL_WRAPPER = frozenset({"args", "kwargs", "sanitize_inputs_outputs"})
 _JSON = "application/json"
+#: Status of a span that ended well.
+_OK = 1
 
 
 def kind_of(span: Span) -> str | None:
@@ -66,7 +68,20 @@ def _model_span(span: Span, settings: Settings) -> Facts | None:
         return None
     if _tells_run(span.attributes):
         return _run_facts(span, settings)
-    return turn_facts(span, origin(span), model_turn(span.attributes), settings)
+    turn = model_turn(span.attributes)
+    if _is_around_model(span, turn):
+        return context_facts(span, origin(span), turn, settings)
+    return turn_facts(span, origin(span), turn, settings)
+
+
+def _is_around_model(span: Span, turn: ModelTurn) -> bool:
+    """Whether what is called a model only lies around one: it ended well, and knows of no answer.
+
+    LlamaIndex has such spans around a model that streams.
+    """
+    if turn.calls or span.status_code != _OK or names.OI_OUTPUT in span.attributes:
+        return False
+    return not any(key.startswith(names.OI_OUTPUT_MESSAGES) for key in span.attributes)
 
 
 def _tells_run(attributes: Attributes) -> bool:

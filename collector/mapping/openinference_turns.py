@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from collector.mapping import attributes as names
@@ -22,6 +23,8 @@ from collector.mapping.messages_in_values import conversations, definitions, men
 from collector.spans import Attributes
 
 _TOOL_USE = "tool_use"
+#: Anthropic's and MCP's flag of a result that is an error.
+_ERROR_FLAG = re.compile(r'"is_?[eE]rror":\s*true')
 #: Ways in which a function call of before there were tool calls is told.
 _FUNCTION_NAMES = ("name", "function_name")
 _FUNCTION_ARGUMENTS = ("arguments", "args")
@@ -40,7 +43,31 @@ def model_turn(attributes: Attributes) -> ModelTurn:
 
 def _messages(attributes: Attributes, prefix: str, value: str) -> list[Message]:
     groups = grouped(attributes, prefix)
-    return [_message(group) for group in groups] if groups else [*values_messages(attributes.get(value))]
+    if not groups:
+        return [*values_messages(attributes.get(value))]
+    messages = [_message(group) for group in groups]
+    given = attributes.get(value)
+    lacks_ids = any(call.call_id is None for message in messages for call in message.calls)
+    if lacks_ids or (isinstance(given, str) and _ERROR_FLAG.search(given)):
+        _complete(messages, values_messages(given))
+    return messages
+
+
+def _complete(messages: list[Message], told: list[ChatMessage]) -> None:
+    """Add what flattened messages lack, from the same ones in the span's value: ids of calls (OpenInference for
+    JavaScript writes none), and which results failed (no flattened one has a flag)."""
+    calls = [call for message in messages for call in message.calls]
+    told_calls = [call for message in told for call in message.calls]
+    if [call.name for call in calls] == [call.name for call in told_calls]:
+        for call, same in zip(calls, told_calls, strict=True):
+            call.call_id = call.call_id or same.call_id
+    results = {result.call_id: result for message in told for result in message.results}
+    for message in messages:
+        message.results = [results.get(result.call_id, result) for result in message.results]
+    nameless = [message for message in messages if message.role == "tool" and not message.results]
+    if len(nameless) == len(results):
+        for message, result in zip(nameless, results.values(), strict=True):
+            message.results = [result]
 
 
 def values_messages(value: Any) -> list[ChatMessage]:

@@ -24,6 +24,7 @@ from collector.mapping.conversation import (
 )
 from collector.mapping.facts_of import Origin, ToolRun, context_facts, run_fact, selection_id, turn_facts
 from collector.mapping.flattened import Group, grouped
+from collector.mapping.genai_events import messages
 from collector.mapping.langchain import node_facts, settle, unreadable_proposals
 from collector.mapping.message_forms import chat_message
 from collector.mapping.openllmetry_values import read_given, read_returned, readable
@@ -38,11 +39,13 @@ _FLATTENED = frozenset(
     f"{prefix}.0.{field}"
     for prefix, fields in (
         (names.PROMPTS, ("role", "content", names.TL_USER)),
-        (names.COMPLETIONS, ("role", "content", f"{names.TL_CALLS}.0.name")),
+        (names.COMPLETIONS, ("role", "content", f"{names.TL_CALLS}.0.name", f"{names.TL_FUNCTION_CALL}.name")),
         (names.TL_FUNCTIONS, ("name",)),
     )
     for field in fields
 )
+#: The part of it that tells what a model chose, and among what.
+_FLATTENED_CHOICE = frozenset({f"{names.TL_FUNCTIONS}.0.name", f"{names.COMPLETIONS}.0.{names.TL_FUNCTION_CALL}.name"})
 _SCHEMAS = ("parameters", "input_schema")
 _SCOPE = "opentelemetry.instrumentation."
 _LANGCHAIN_SCOPE = "opentelemetry.instrumentation.langchain"
@@ -76,17 +79,20 @@ def _flattened_model_span(span: Span, settings: Settings) -> Facts | None:
 
 def _is_flattened(attributes: Attributes) -> bool:
     if names.INPUT_MESSAGES in attributes or names.OUTPUT_MESSAGES in attributes:
-        return False
+        # LiteLLM has the messages in the newer generation's form, but menu and calls in the older one's.
+        return not attributes.keys().isdisjoint(_FLATTENED_CHOICE)
     return attributes.get(names.TL_REQUEST_TYPE) in _MODEL_REQUESTS or not attributes.keys().isdisjoint(_FLATTENED)
 
 
 def _turn(attributes: Attributes) -> ModelTurn:
     returned = [_message(group, "assistant") for group in grouped(attributes, names.COMPLETIONS)]
+    sent = [message for group in grouped(attributes, names.PROMPTS) if (message := _message(group, "user"))]
     offered = [tool for group in grouped(attributes, names.TL_FUNCTIONS) if (tool := _definition(group))]
     return ModelTurn(
-        messages=[message for group in grouped(attributes, names.PROMPTS) if (message := _message(group, "user"))],
+        messages=sent or messages(attributes.get(names.INPUT_MESSAGES), "user"),
         tools=offered or tool_definitions(attributes.get(names.TOOL_DEFINITIONS)),
-        calls=[call for message in returned if message for call in message.calls],
+        calls=[call for message in returned if message for call in message.calls]
+        or [call for message in messages(attributes.get(names.OUTPUT_MESSAGES), "assistant") for call in message.calls],
     )
 
 

@@ -10,7 +10,10 @@ from collector.mapping.facts_of import Origin
 from collector.remembered import Remembered
 from collector.spans import Attributes, Span
 
-_SESSION = (names.CONVERSATION_ID, names.SESSION_ID, *names.AI_SESSIONS, *names.TL_SESSIONS, *names.LS_SESSIONS)
+_SESSION = (
+    *(names.CONVERSATION_ID, names.SESSION_ID, names.LF_TRACE_SESSION),
+    *(*names.AI_SESSIONS, *names.TL_SESSIONS, *names.LS_SESSIONS),
+)
 _AGENT = (names.AGENT_NAME, names.OI_AGENT, names.AI_FUNCTION, names.TL_AGENT, names.LS_AGENT)
 _MODEL = (names.REQUEST_MODEL, names.AI_MODEL, names.OI_MODEL, names.RESPONSE_MODEL, names.TL_MODEL, names.LS_MODEL)
 _ENVIRONMENT = (names.ENVIRONMENT, names.ENVIRONMENT_OLD)
@@ -18,6 +21,9 @@ _ENVIRONMENT = (names.ENVIRONMENT, names.ENVIRONMENT_OLD)
 _METADATA_AGENT = "lc_agent_name"
 #: What instrumentations write where they have no value.
 _NO_VALUE = ("", "unknown")
+#: Beginning of the id of an OpenAI response. Where a request goes on from one, some frameworks call it a conversation,
+#: but each turn has another.
+_RESPONSE = "resp_"
 
 
 #: Kinds of spans whose names are remembered; senders may invent ever new ones.
@@ -40,7 +46,7 @@ def origin_of(span: Span) -> Origin:
     if resource is not span.resource:
         shared = _shared_origin(span.resource)
     return Origin(
-        session_id=(_first(own, session) if session else None) or shared.session_id,
+        session_id=(_session(own, session) if session else None) or shared.session_id,
         agent=(_first(own, agent) if agent else None) or _from_metadata(own, _METADATA_AGENT) or shared.agent,
         model=_first(own, model) if model else None,
         environment=shared.environment or (_first(own, environment) if environment else None),
@@ -76,6 +82,10 @@ def _first(attributes: Attributes, keys: tuple[str, ...]) -> str | None:
         if value is not None and value not in _NO_VALUE:
             return value if isinstance(value, str) else str(value)
     return None
+
+
+def _session(attributes: Attributes, keys: tuple[str, ...]) -> str | None:
+    return _first(attributes, tuple([key for key in keys if not str(attributes[key]).startswith(_RESPONSE)]))
 
 
 def _from_metadata(attributes: Attributes, key: str) -> str | None:

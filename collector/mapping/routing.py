@@ -250,6 +250,7 @@ def _quoted(turn: ModelTurn, routes: ToolRoutes) -> tuple[list[Answer], list[Quo
     said, fresh = turn.ending
     if not fresh and not (said and said.results):
         return answers, searches
+    fresh = _with_ids_of_calls(turn, fresh)
     calls = _calls_named(turn, [*fresh, *(said.results if said else ())])
     for place, result in enumerate(fresh):
         if not result.call_id:
@@ -266,6 +267,26 @@ def _quoted(turn: ModelTurn, routes: ToolRoutes) -> tuple[list[Answer], list[Quo
     if said is not None and said.results:
         searches += _hosted(said, calls, routes)
     return answers, searches
+
+
+def _with_ids_of_calls(turn: ModelTurn, fresh: list[ToolResult]) -> list[ToolResult]:
+    """The results with the ids that their calls have in the prompt.
+
+    OpenAI's Responses API gives a call two ids, its item's and its own, and some instrumentations write the one on the
+    call and the other on the result. So where no call has an id of the results, and they are as many as the calls
+    just before them, they answer those in order.
+    """
+    answered = {result.call_id for result in fresh}
+    calls: list[ToolCall] = []
+    for message in reversed(turn.messages):
+        if message.role == "assistant":
+            calls[:0] = message.calls
+        elif calls or not message.results:
+            break
+    ids = [call.call_id for call in calls]
+    if len(ids) != len(fresh) or not all(ids) or not answered.isdisjoint(ids):
+        return fresh
+    return [msgspec.structs.replace(result, call_id=call_id) for result, call_id in zip(fresh, ids, strict=True)]
 
 
 def _calls_named(turn: ModelTurn, results: list[ToolResult]) -> dict[str, ToolCall]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterable
 from concurrent.futures import Future
 from pathlib import Path
@@ -19,22 +20,36 @@ class Request(NamedTuple):
     body: bytes
 
 
+#: Recordings of this project's own, gzipped.
+OWN = Path(__file__).parents[1] / "collector" / "mapping" / "recordings"
+
+
 def names(shared: Path) -> list[str]:
     """Every configuration that was recorded, as its path below the recordings."""
-    root = shared / "otlp"
-    folders = {path.parent for path in root.rglob("*") if path.suffix in {".bin", ".json"}}
-    return sorted(str(folder.relative_to(root)) for folder in folders)
+    return sorted(
+        {
+            str(path.parent.relative_to(root))
+            for root in (shared / "otlp", OWN)
+            for path in root.rglob("*")
+            if _is_body(path)
+        }
+    )
 
 
 def requests_of(shared: Path, name: str) -> list[Request]:
     """The bodies of a recording, in the order they were sent."""
-    files = sorted(path for path in (shared / "otlp" / name).iterdir() if path.suffix in {".bin", ".json"})
-    return [_request(file) for file in files]
+    folder = next(folder for folder in (OWN / name, shared / "otlp" / name) if folder.is_dir())
+    return [_request(file) for file in sorted(folder.iterdir()) if _is_body(file)]
+
+
+def _is_body(path: Path) -> bool:
+    return path.name.removesuffix(".gz").endswith((".bin", ".json"))
 
 
 def _request(file: Path) -> Request:
     signal = "logs" if "-logs" in file.name else "traces"
-    return Request(signal, "json" if file.suffix == ".json" else "protobuf", file.read_bytes())
+    body = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    return Request(signal, "json" if ".json" in file.suffixes else "protobuf", body)
 
 
 def project_of(name: str) -> str:

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,7 +50,7 @@ def _plain(told: ToolCall | ToolResult) -> tuple[str, dict[str, Any]]:
 
 def test_the_usual_turn() -> None:
     call = {"type": "tool_call", "id": "c1", "name": "get", "arguments": {"a": 1}}
-    answer = {"type": "tool_call_response", "id": "c1", "response": '{"error": "no"}'}
+    answer = {"type": "tool_call_response", "id": "c1", "response": "12 rooms"}
     asked, called, answered = messages(
         json.dumps(
             [
@@ -64,21 +63,4 @@ def test_the_usual_turn() -> None:
     )
     assert (asked.role, asked.text) == ("user", "hi\nthere")
     assert [(c.name, c.call_id, c.arguments) for c in called.calls] == [("get", "c1", {"a": 1})]
-    assert [(r.call_id, r.error) for r in answered.results] == [("c1", True)]
-
-
-@pytest.mark.parametrize(
-    ("response", "error"),
-    [
-        ('{"error": "no"}', True),
-        ('{"err\\u006fr": "no"}', True),
-        ('{"isError": true}', True),
-        ('{"error": "no", "rooms": 1}', None),
-        ('{"rooms": 1}', None),
-        ("error", None),
-    ],
-)
-def test_a_result_tells_of_its_failure(response: str, error: bool | None) -> None:
-    part = {"type": "tool_call_response", "id": "c1", "response": response}
-    (answered,) = messages(json.dumps([{"role": "tool", "parts": [part]}]), "user")
-    assert [result.error for result in answered.results] == [error]
+    assert [(r.call_id, r.error) for r in answered.results] == [("c1", None)]

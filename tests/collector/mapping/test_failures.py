@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from collector.mapping.failures import classify, http_kind, is_error_result
+from collector.mapping.failures import classify, http_kind, is_error_result, of_quoted
+from pickwise.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,34 @@ def test_http_kind(status: int, kind: str | None) -> None:
         ('{"content": "isError"}', False),
         ("done", False),
         ({"isError": True}, True),
+        ('{"error": "no"}', True),
+        ('{"err\\u006fr": "no"}', True),
+        ('{"error": null}', False),
+        ('{"error": "no", "rooms": 1}', False),
+        ("error", False),
     ],
 )
 def test_a_result_says_itself_that_it_is_an_error(result: Any, failed: bool) -> None:
     assert is_error_result(result) is failed
+
+
+@pytest.mark.parametrize(
+    ("text", "flag", "kind"),
+    [
+        ("no rooms left", True, "tool_error"),
+        ('{"error": "request timed out"}', None, "timeout"),
+        # What the frameworks say in place of a result: Agent Framework, Semantic Kernel, Agno.
+        ('Error: Requested function "launch_rocket" not found.', None, "not_found"),
+        ("Error: Argument parsing failed.", None, "invalid_arguments"),
+        ("The tool call with name `x` is not part of the provided tools, please try again.", None, "not_found"),
+        ("The tool call arguments are malformed. Arguments must be in JSON format.", None, "invalid_arguments"),
+        ("Error while decoding function arguments: '{' was never closed", None, "invalid_arguments"),
+        # A tool's own words.
+        ("Error rate: 2 %", None, None),
+        ("There is no such tool in the shed", None, None),
+        ("Error: unknown tool x", False, None),
+    ],
+)
+def test_a_quoted_result_that_is_a_failure(text: str, flag: bool | None, kind: str | None) -> None:
+    failure = of_quoted(text, flag, "x", Settings())
+    assert (failure and (failure.kind or "tool_error")) == kind

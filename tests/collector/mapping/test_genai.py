@@ -322,3 +322,32 @@ def test_a_refused_call_failed_although_it_never_ran() -> None:
     parts = [{"type": "tool_call_response", "id": "1", "name": "fly", "response": {"error": "Unknown tool: fly"}}]
     (answer,) = mapped(chat(input__messages=json.dumps([{"role": "tool", "parts": parts}]))).calls
     assert (answer.role, answer.skill_id, answer.ok, answer.error_kind) == ("answer", "fly", False, "not_found")
+
+
+def test_results_with_ids_of_their_own_answer_the_calls_before_them_in_order() -> None:
+    """As OpenLLMetry has OpenAI's Responses API: the item's id on the call, the call's id on the result."""
+    calls = [{"type": "tool_call", "id": f"fc_{n}", "name": name} for n, name in enumerate(("get", "put"))]
+    results = [{"type": "tool_call_response", "id": f"call_{n}", "response": f"{n}"} for n in range(2)]
+    said = [{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]
+    said += [{"role": "assistant", "parts": [call]} for call in calls]
+    said += [{"role": "tool", "parts": [result]} for result in results]
+    facts = mapped(chat(input__messages=json.dumps(said)))
+    assert [(call.role, call.skill_id, call.call_id) for call in facts.calls] == [
+        ("answer", "get", "fc_0"),
+        ("answer", "put", "fc_1"),
+    ]
+    one_less = mapped(chat(input__messages=json.dumps(said[:-1])))
+    assert [(call.skill_id, call.call_id) for call in one_less.calls] == [("", "call_0")]
+
+
+def test_the_id_of_a_response_is_no_conversation() -> None:
+    """Agent Framework calls that a conversation which a request goes on from; each turn has another."""
+    (selection,) = mapped(chat(conversation__id="resp_1") | {"session.id": "s"}).selections
+    assert selection.session_id == "s"
+    (selection,) = mapped(chat(conversation__id="conv_1")).selections
+    assert selection.session_id == "conv_1"
+
+
+def test_a_result_that_is_an_error_alone_is_a_failure() -> None:
+    call = only_call(tool(**{"gen_ai.tool.call.result": '{"error": "no rooms"}'}))
+    assert (call.ok, call.error_kind) == (False, "tool_error")

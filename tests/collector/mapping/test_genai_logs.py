@@ -178,3 +178,19 @@ def test_records_of_other_events_are_not_ours() -> None:
 def test_garbage_is_passed_over(name: str, garbage: Any) -> None:
     assert told(name, body=garbage).calls == []
     assert told(name, attributes=dict.fromkeys((*TURN, "content", "message", "tool_calls"), garbage)).calls == []
+
+
+def test_choices_of_several_turns_may_name_the_span_around_them() -> None:
+    """As OpenLLMetry's for Anthropic do: a call of a later turn is another one, also at the same place."""
+    first, second = (
+        told("gen_ai.choice", body={"index": 0, "message": {}, "tool_calls": [OLD_CALL | {"id": call_id}]}).calls[0]
+        for call_id in ("1", "2")
+    )
+    assert first.event_id != second.event_id
+    assert first.selection_id == second.selection_id
+
+
+def test_the_menu_may_stand_where_a_message_of_the_user_belongs() -> None:
+    facts = told("gen_ai.user.message", body={"content": {"tools": [TOOL]}})
+    (selection,) = facts.selections
+    assert ([candidate.skill_id for candidate in selection.candidates], selection.query) == (["get"], None)

@@ -230,6 +230,16 @@ near_messages = st.builds(
 )
 
 
+def test_a_call_that_could_not_be_read_is_one_call() -> None:
+    """LangChain for JavaScript keeps it in two places: as the provider sent it, and among those it could not read."""
+    sent = {"id": "c", "type": "function", "function": {"name": "get", "arguments": "{"}}
+    refused = {"id": "c", "name": "get", "args": "{", "error": "no JSON", "type": "invalid_tool_call"}
+    more = {"tool_calls": [sent]}
+    message = chat_message({"role": "ai", "content": "", "additional_kwargs": more, "invalid_tool_calls": [refused]})
+    assert message is not None
+    assert [(call.name, call.call_id, call.invalid) for call in message.calls] == [("get", "c", "no JSON")]
+
+
 @given(near_messages | json_values)
 @settings(max_examples=200, deadline=None)
 def test_any_json_is_a_message_or_none(raw: Any) -> None:

@@ -300,3 +300,44 @@ def test_the_call_that_a_tool_span_executes(name: str) -> None:
 def test_other_kinds_of_spans_are_not_read() -> None:
     attributes = {"openinference.span.kind": "EMBEDDING", "input.value": given(("1", "get"))}
     assert map_span(span(attributes=attributes), Settings()) is None
+
+
+def test_what_lies_around_a_model_is_no_turn() -> None:
+    """LlamaIndex has a second span around a model that streams: it ends well, and knows no answer."""
+    attributes = {
+        "openinference.span.kind": "LLM",
+        "input.value": json.dumps({"messages": ["ChatMessage(role=<MessageRole.USER: 'user'>)"]}),
+        "llm.tools.0.tool.json_schema": json.dumps({"name": "get"}),
+    }
+    (around,) = mapped(attributes, status_code=1).selections
+    assert isinstance(around, SelectionFact)
+    assert around.role == "run"
+    (turn,) = mapped(attributes | {"output.value": "__REDACTED__"}, status_code=1).selections
+    assert getattr(turn, "role", "turn") == "turn"
+
+
+def test_flattened_messages_take_from_the_values_what_they_lack() -> None:
+    """Ids of calls, which OpenInference for JavaScript leaves out, and Anthropic's flag of results that are errors."""
+    part = {"type": "tool_use", "id": "c1", "name": "get", "input": {}}
+    called = {"role": "assistant", "content": [part]}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "boom", "is_error": True}
+    request = {"messages": [{"role": "user", "content": "hi"}, called, {"role": "user", "content": [result]}]}
+    answer = called | {"content": [part | {"id": "c2"}]}
+    prefix = "llm.input_messages"
+    attributes = {
+        "openinference.span.kind": "LLM",
+        "input.value": json.dumps(request),
+        "output.value": json.dumps(answer),
+        f"{prefix}.0.message.role": "user",
+        f"{prefix}.0.message.content": "hi",
+        f"{prefix}.1.message.role": "assistant",
+        f"{prefix}.1.message.tool_calls.0.tool_call.function.name": "get",
+        f"{prefix}.2.message.role": "tool",
+        f"{prefix}.2.message.content": "boom",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "get",
+    }
+    assert [(call.role, call.skill_id, call.call_id, call.ok) for call in mapped(attributes).calls] == [
+        ("propose", "get", "c2", None),
+        ("answer", "get", "c1", False),
+    ]

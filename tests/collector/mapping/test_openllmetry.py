@@ -346,3 +346,21 @@ def test_the_name_of_an_mcp_server_is_no_agent() -> None:
 )
 def test_values_of_other_forms_break_nothing(attributes: dict[str, Any]) -> None:
     map_span(span(attributes=attributes), Settings())
+
+
+def test_both_generations_on_one_span() -> None:
+    """As LiteLLM has them: messages of the newer one, menu and calls of the older one, empty parts in the answer."""
+    attributes = {
+        "llm.request.type": "completion",
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": json.dumps([{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]),
+        "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": []}]),
+        "llm.request.functions.0.name": "get",
+        "gen_ai.completion.0.function_call.name": "get",
+        "gen_ai.completion.0.function_call.arguments": '{"a": 1}',
+        "gen_ai.completion.1.function_call.name": "put",
+    }
+    facts = mapped(attributes)
+    (selection,) = facts.selections
+    assert (selection.query, [candidate.skill_id for candidate in selection.candidates]) == ("hi", ["get"])
+    assert [(call.skill_id, call.arguments) for call in facts.calls] == [("get", '{"a": 1}'), ("put", None)]
