@@ -11,13 +11,13 @@ _MEMORY_LIMIT = "2GB"
 _THREADS = 2
 
 
-def open_database() -> duckdb.DuckDBPyConnection:
+def open_database(memory_limit: str = _MEMORY_LIMIT) -> duckdb.DuckDBPyConnection:
     """An empty one that spills to the disk beyond its memory. Times are UTC."""
     database = duckdb.connect(
         ":memory:",
         config={
             "threads": _THREADS,
-            "memory_limit": _MEMORY_LIMIT,
+            "memory_limit": memory_limit,
             "temp_directory": str(Path(tempfile.gettempdir()) / "pickwise-duckdb"),
         },
     )

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib.resources import files
 
 import duckdb
 
+from analytics.segments import SEGMENT_TABLES
 from collector.lake import Lake
 from collector.tables import TABLES
 
 #: What is built, in order: each file of ``sql/views`` uses only what stands before it. First what is needed for the
 #: registry, which the rest is judged by.
-SELECTION_STEPS = ("inner_turns", "steps", "searches", "selection_base", "runs", "retrievals", "rankings", "asides")
+SELECTION_STEPS = (
+    "inner_turns",
+    "steps",
+    "searches",
+    "told_selections",
+    "selection_base",
+    "run_menus",
+    "runs",
+    "retrievals",
+    "rankings",
+    "asides",
+)
 REGISTRY_STEPS = (*SELECTION_STEPS, "skills", "registry_names")
 ROW_STEPS = (
     "offers",
@@ -35,7 +47,9 @@ ROW_STEPS = (
 #: Of tables that are made whole at every reading, from those before and from segments.
 LAST_STEPS = ("labels", "routes", "degraded_spells", "jobs", "query_clusters", "pick_similarities")
 #: Those that are for selection facts with a role: without any, planning them would take as long as a small fold.
-FOR_ROLES = frozenset({"inner_turns", "runs", "retrievals", "rankings", "asides", "call_asides", "call_retold"})
+FOR_ROLES = frozenset(
+    {"inner_turns", "run_menus", "runs", "retrievals", "rankings", "asides", "call_asides", "call_retold"}
+)
 
 #: Files of the lake; the column ``filename`` tells which one a row is from.
 READ = (
@@ -44,14 +58,37 @@ READ = (
 )
 _HAS_ROLES = "select exists (from fact_selections where role is not null)"
 
+#: Brings the rows of a view ``made_TABLE`` to where the table is read.
+Keep = Callable[[duckdb.DuckDBPyConnection, str], None]
 
-def run_steps(database: duckdb.DuckDBPyConnection, steps: Sequence[str]) -> None:
-    """Make the tables of these steps out of ``fact_TABLE`` and of the steps before."""
+
+def has_roles(database: duckdb.DuckDBPyConnection) -> bool:
+    """Whether some selection fact tells of something else than a turn."""
+    return bool(database.execute(_HAS_ROLES).fetchall()[0][0])
+
+
+def in_memory(database: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Keep the rows of a step's view ``made_TABLE`` as the table."""
+    database.execute(f"create table {table} as select columns(lambda c: c <> 'unit') from made_{table}")
+    database.execute(f"drop view made_{table}")
+
+
+def run_steps(
+    database: duckdb.DuckDBPyConnection,
+    steps: Sequence[str],
+    keep: Keep = in_memory,
+) -> None:
+    """Make the tables of these steps out of ``fact_TABLE`` and of the steps before.
+
+    ``keep`` brings those of SEGMENT_TABLES, which are views ``made_TABLE`` first, to where the next steps read them.
+    """
     sql = files("analytics") / "sql"
-    (has_roles,) = database.execute(_HAS_ROLES).fetchall()[0]
+    with_roles = has_roles(database)
     for step in steps:
-        if has_roles or step not in FOR_ROLES:
+        if with_roles or step not in FOR_ROLES:
             database.execute((sql / "views" / f"{step}.sql").read_text())
+        if step in SEGMENT_TABLES:
+            keep(database, step)
 
 
 def define_macros(database: duckdb.DuckDBPyConnection) -> None:

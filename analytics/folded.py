@@ -34,6 +34,7 @@ def fold(database: duckdb.DuckDBPyConnection, lake: Lake, store: SegmentStore) -
         gathering.count_offers()
         run_steps(database, REGISTRY_STEPS)
     run_steps(database, ROW_STEPS)
+    database.execute("drop view told_selections")
     if gathering.manifest.segments:
         database.execute("insert into masks from touched")
         for table in SEGMENT_TABLES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -55,7 +56,7 @@ def skills(
     """
     span = Span(start, end)
     by_skill = ("skill",)
-    waits = BY_NAME["stage_latency_ms"]
+    waits = replace(BY_NAME["stage_latency_ms"], quantiles=(0.99,))
 
     def counted(name: str) -> str:
         measure = measure_of(BY_NAME[name], by_skill)

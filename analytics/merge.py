@@ -12,9 +12,9 @@ from analytics.database import literal, open_database
 from analytics.fold import define_macros
 from analytics.segments import SEGMENT_TABLES, Manifest, Segment, SegmentStore, copy_into, unmasked
 
-#: So many segments of a size are kept; sizes in facts.
+#: So many segments of a size are kept; sizes in facts. Larger ones stay: each row is written a few times at most.
 _MOST_SEGMENTS = 12
-_SIZES = (20_000, 200_000, 2_000_000)
+_SIZES = (20_000, 200_000)
 #: A segment of which more than this share is masked is written anew.
 _MOST_MASKED = 0.3
 
@@ -42,13 +42,16 @@ def merge(store: SegmentStore, *, purge: bool = False) -> None:
         store.put(manifest)
 
 
-def first_offers(candidates: str, selections: str, number: int) -> str:
+def first_offers(selections: str, number: int) -> str:
     """A query of when each name was first offered and received in a segment, and by which units."""
     return f"""
         select project, skill_id, min(time) as time, min(received_at) as received_at,
-            arg_min(unit, (time, unit)) as time_unit, arg_min(unit, (received_at, unit)) as received_unit,
-            {number}::uinteger as segment
-        from {candidates} join (select project, event_id, received_at from {selections}) using (project, event_id)
+            arg_min(unit, time) as time_unit, arg_min(unit, received_at) as received_unit, {number}::uinteger as segment
+        from (
+            select project, time, received_at, unit,
+                unnest(list_transform(candidates, lambda c: c.skill_id)) as skill_id
+            from {selections}
+        )
         group by project, skill_id
     """
 
@@ -82,8 +85,7 @@ def _merged(
         rows = unmasked(store, table, group)
         columns = f"* replace ({number}::uinteger as segment)" if table == "links" else "*"
         files[table] = copy_into(database, store, f"{table}-{number}", f"select {columns} from ({rows})")
-    candidates, selections = (literal(store.path(files[table])) for table in ("candidates", "selections"))
-    offers = first_offers(candidates, selections, number)
+    offers = first_offers(literal(store.path(files["selections"])), number)
     files["offers"] = copy_into(database, store, f"offers-{number}", offers)
     files["rollups"] = copy_into(database, store, f"rollups-{number}", rollups.of_merged(store, group))
     (units,) = database.execute(f"select count(distinct unit) from {literal(store.path(files['links']))}").fetchall()[0]

@@ -8,7 +8,7 @@ small segments are merged. The manifest is replaced at the end of each step, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,21 @@ import duckdb
 from filelock import FileLock, Timeout
 
 from analytics import rollups
-from analytics.database import open_database
+from analytics.database import literal, open_database
 from analytics.fold import (
     REGISTRY_STEPS,
     ROW_STEPS,
     SELECTION_STEPS,
     define_macros,
     drop_tables,
+    has_roles,
     load,
     run_steps,
     tables,
 )
 from analytics.gather import Gathering, Partition, gather_sql, live_files, partition_of
 from analytics.merge import first_offers, merge, put_masks
-from analytics.segments import GRACE_S, SEGMENT_FACTS, SEGMENT_TABLES, Manifest, Segment, SegmentStore, copy_into
+from analytics.segments import GRACE_S, SEGMENT_FACTS, Manifest, Segment, SegmentStore, copy_into
 from analytics.units import label
 from collector.lake import Lake
 
@@ -38,15 +39,26 @@ _STEP_BYTES = 48 * 2**20
 #: From so many unsettled bytes on, settling is worth its while: some 20,000 facts.
 _DUE_BYTES = 2**20
 #: Facts that are folded at once.
-_CHUNK_FACTS = 150_000
+_CHUNK_FACTS = 400_000
+#: Of one database; the process needs some 500 MB beside it.
+_MEMORY_LIMIT = "1500MB"
 #: Longest that another process settles.
 _LONGEST_S = 3600.0
 _OFFERED = """
     insert into settled_offers
     select project, skill_id, min(time), min(received_at)
-    from (select project, time, received_at, unnest(candidates).skill_id as skill_id from selection_base)
+    from (
+        select project, time, received_at, unnest(list_transform(candidates, lambda c: c.skill_id)) as skill_id
+        from {source}
+    )
     where skill_id is not null
     group by project, skill_id
+"""
+#: Their rows take it from their selection: to join it to so many again took longer than all else.
+_HAVE_UNITS = ("selections", "candidates")
+_UNITS_OF_SELECTIONS = """
+    update selection_base b set unit = u.unit from event_units u
+    where u.project = b.project and u.event_id = b.event_id and u.chunk = $chunk
 """
 _REGISTRY = {
     "registry": "from registry_names",
@@ -84,7 +96,7 @@ def settle(data_dir: Path, progress: Progress | None = None, *, wait_s: float = 
         for number, partitions in enumerate(steps, 1):
             if progress is not None:
                 progress(f"settling {partitions[0][1]} to {partitions[-1][1]} ({number} of {len(steps)})")
-            with closing(open_database()) as database:
+            with closing(open_database(_MEMORY_LIMIT)) as database:
                 step = _Step(database, lake, store, partitions)
                 written += step.run()
                 removed |= step.removed
@@ -150,6 +162,14 @@ def _steps(lake: Lake, store: SegmentStore) -> Iterator[list[Partition]]:
         yield taken
 
 
+@contextmanager
+def _wide_side_last(database: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Joins hash what stands on their right, not the side that seems smaller: its rows may be long."""
+    database.execute("set disabled_optimizers = 'build_side_probe_side'")
+    yield
+    database.execute("reset disabled_optimizers")
+
+
 class _Step:
     """The facts of a few partitions into segments."""
 
@@ -160,7 +180,8 @@ class _Step:
         self._lake = lake
         self._store = store
         self._gathering = Gathering(database, lake, store, partitions)
-        self._own: set[str] = set()
+        self._kept: set[str] = set()
+        self._is_placed = False
         #: Whether facts that were settled are gone, or others than they were.
         self.removed = False
 
@@ -171,51 +192,76 @@ class _Step:
         self._gathering.gather(account=True)
         self.removed = bool(self._rows("select exists (from disturbed)")[0][0])
         load(self._database, self._lake, ["skills"])
-        aside = {f"gathered_{table}" for table in SEGMENT_FACTS}
-        self._own = tables(self._database) | aside | {"edges", "scope_units", "event_units", "linked"}
+        gathered = {f"gathered_{table}" for table in SEGMENT_FACTS}
+        self._kept = tables(self._database) | gathered | {"edges", "scope_units", "event_units", "linked"}
         self._judge()
         while self._gathering.gather_renamed():
             self._judge()
+        self._place()
         self._set_aside()
-        segments = [self._write(manifest, chunk) for chunk in self._chunks()]
         self._take(None, REGISTRY_STEPS)
-        manifest.covered, manifest.watermarks = self._gathering.settled_state()
-        self._mask(manifest)
-        manifest.segments += segments
-        manifest.rollups = rollups.version()
+        self._kept |= {"skills", "registry_names"}
         stamp = f"{manifest.generation + 1}"
         manifest.registry = {
             name: copy_into(self._database, self._store, f"{name}-{stamp}", query) for name, query in _REGISTRY.items()
         }
+        segments = [self._write(manifest, chunk) for chunk in self._chunks()]
+        manifest.covered, manifest.watermarks = self._gathering.settled_state()
+        self._mask(manifest)
+        manifest.segments += segments
+        manifest.rollups = rollups.version()
         manifest.generation += 1
         self._store.put(manifest)
         return len(segments)
 
     def _judge(self) -> None:
         """The registry, with what all of the gathered selections offer."""
-        self._set_aside()
+        self._is_placed = False
         self._gathering.count_offers()
-        for chunk in self._chunks():
-            self._take(chunk, SELECTION_STEPS)
-            self._database.execute(_OFFERED)
+        if has_roles(self._database):
+            self._place()
+            self._set_aside()
+            for chunk in self._chunks():
+                self._take(chunk, SELECTION_STEPS)
+                self._database.execute(_OFFERED.format(source="selection_base"))
+        else:
+            # What a selection offers is what its facts say: no chunk need be folded for it.
+            run_steps(self._database, ["told_selections"])
+            self._database.execute(_OFFERED.format(source="told_selections"))
+            self._set_aside()
         self._take(None, REGISTRY_STEPS)
-        for table in SEGMENT_FACTS:
-            self._database.execute(f"drop table fact_{table}")
-            self._database.execute(f"alter table gathered_{table} drop column chunk")
-            self._database.execute(f"alter table gathered_{table} rename to fact_{table}")
+        self._bring_back()
 
-    def _set_aside(self) -> None:
-        """The gathered facts out of the way of their chunks, with the unit and the chunk of each."""
+    def _place(self) -> None:
+        """The unit and the chunk of each gathered fact."""
+        if self._is_placed:
+            return
         self._database.execute(gather_sql("edges"))
         label(self._database)
         self._database.execute(gather_sql("event_units"), {"chunk_facts": _CHUNK_FACTS})
         self._database.execute(gather_sql("links"))
+        self._is_placed = True
+
+    def _set_aside(self) -> None:
+        """The gathered facts out of the way of their chunks; each with its own, where that is known."""
         for table in SEGMENT_FACTS:
+            gathered = f"gathered_{table}"
             self._database.execute(
-                f"create table gathered_{table} as"
-                f" select f.*, u.chunk from fact_{table} f join event_units u using (project, event_id)"
+                f"alter table fact_{table} rename to {gathered}; alter table {gathered} add column chunk bigint"
             )
-            self._database.execute(f"drop table fact_{table}")
+            if self._is_placed:
+                self._database.execute(
+                    f"update {gathered} g set chunk = u.chunk from event_units u"
+                    " where u.project = g.project and u.event_id = g.event_id"
+                )
+
+    def _bring_back(self) -> None:
+        for table in SEGMENT_FACTS:
+            gathered = f"gathered_{table}"
+            self._database.execute(
+                f"drop table fact_{table}; alter table {gathered} drop column chunk;"
+                f" alter table {gathered} rename to fact_{table}"
+            )
 
     def _chunks(self) -> list[int]:
         return [chunk for (chunk,) in self._rows("select distinct chunk from event_units order by chunk")]
@@ -228,25 +274,33 @@ class _Step:
                 f" select * exclude (chunk) from gathered_{table} where chunk = $chunk",
                 {"chunk": chunk},
             )
-        drop_tables(self._database, kept=self._own)
+        drop_tables(self._database, kept=self._kept)
         run_steps(self._database, steps)
 
     def _write(self, manifest: Manifest, chunk: int) -> Segment:
-        self._take(chunk, (*REGISTRY_STEPS, *ROW_STEPS))
         number = manifest.next_segment
         manifest.next_segment += 1
         of_chunk = f"(from event_units where chunk = {chunk})"
-        rows = {
-            table: f"select r.*, u.unit from {table} r join {of_chunk} u using (project, event_id) order by r.time"
-            for table in SEGMENT_TABLES
-        }
-        rows["links"] = f"select *, {number}::uinteger as segment from linked semi join {of_chunk} using (unit)"
-        rows["offers"] = first_offers(f"candidates join {of_chunk} using (project, event_id)", "selections", number)
-        rows["rollups"] = rollups.of_tables()
+        files: dict[str, str] = {}
+
+        def copy(table: str, query: str) -> None:
+            files[table] = copy_into(self._database, self._store, f"{table}-{number}", query)
+
+        def keep(database: duckdb.DuckDBPyConnection, table: str) -> None:
+            """Rows go to the disk as they are made: what is asked of them later is a few columns."""
+            with_unit = f"select r.*, u.unit from made_{table} r join {of_chunk} u using (project, event_id)"
+            with _wide_side_last(database):
+                copy(table, f"from made_{table}" if table in _HAVE_UNITS else with_unit)
+            written = literal(self._store.path(files[table]))
+            database.execute(f"create or replace view {table} as select * exclude (unit) from {written}")
+
+        self._take(chunk, SELECTION_STEPS)
+        self._database.execute(_UNITS_OF_SELECTIONS, {"chunk": chunk})
+        run_steps(self._database, ROW_STEPS, keep)
+        copy("links", f"select *, {number}::uinteger as segment from linked semi join {of_chunk} using (unit)")
+        copy("offers", first_offers(literal(self._store.path(files["selections"])), number))
+        copy("rollups", rollups.of_tables())
         ((facts, units),) = self._rows(f"select sum(facts)::bigint, count(distinct unit) from {of_chunk}")
-        files = {
-            table: copy_into(self._database, self._store, f"{table}-{number}", query) for table, query in rows.items()
-        }
         return Segment(number, facts, units, files)
 
     def _mask(self, manifest: Manifest) -> None:

@@ -38,6 +38,8 @@ STATUS_COLUMNS = pl.Schema(
         ("reason", TEXT),
     ]
 )
+#: Calls that are taken from the tables at once.
+_BATCH = 1_000_000
 #: A row carries the last microsecond of what it judged, so that it lies within its day.
 TICK = 1
 
@@ -151,10 +153,8 @@ class StatusJudge:
         self._registry = registry
         self._ledger = Ledger(rows)
         self._histories = {
-            str(key[0]): CallHistory.of(
-                group["time"].dt.epoch("us").to_list(), group["ok"].to_list(), group["error_kind"].to_list()
-            )
-            for key, group in calls.group_by("skill_id")
+            str(key[0]): CallHistory.of(group["time"], group["ok"], group["error_kind"])
+            for key, group in calls.with_columns(pl.col("time").dt.epoch("us")).group_by("skill_id")
         }
 
     def judge(self, at: int) -> pl.DataFrame:
@@ -213,15 +213,17 @@ def load_judge(
 ) -> StatusJudge:
     """A judge for any moment in (first, last] (Unix microseconds), with all the facts that it needs."""
     rows = fetch(connection, _ROWS, project=project)
-    calls = fetch(
-        connection,
-        _CALLS,
-        project=project,
-        start=moment(_earliest_needed(rows, first)),
-        end=moment(last),
-        excluded=list(excluded),
-    )
+    window = {"start": moment(_earliest_needed(rows, first)), "end": moment(last)}
+    calls = _calls(connection, project=project, excluded=list(excluded), **window)
     return StatusJudge(fetch(connection, _REGISTRY, project=project), calls, rows)
+
+
+def _calls(connection: duckdb.DuckDBPyConnection, **parameters: Any) -> pl.DataFrame:
+    """Names as categories, taken some calls at a time: the texts of a month of calls would be gigabytes."""
+    names = pl.col("skill_id", "error_kind").cast(pl.Categorical)
+    batches = connection.sql(_CALLS, params=parameters).to_arrow_reader(_BATCH)
+    parts = [pl.DataFrame(pl.from_arrow(batch)).select(names, "ok", "time") for batch in batches]
+    return pl.concat(parts) if parts else fetch(connection, _CALLS, **parameters)
 
 
 def _earliest_needed(rows: pl.DataFrame, first: int) -> int:

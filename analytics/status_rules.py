@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from analytics.wilson import wilson
@@ -73,19 +74,26 @@ class CallHistory:
     times: Micros
     judged_times: Micros
     judged_ok: NDArray[np.bool_]
-    #: Error kind of each judged call, "" where it succeeded or none was given.
-    judged_kinds: NDArray[np.str_]
+    #: Error kind of each judged call, null where it succeeded or none was given.
+    judged_kinds: pl.Series
 
     @classmethod
-    def of(cls, times: Sequence[int], ok: Sequence[bool | None], kinds: Sequence[str | None]) -> CallHistory:
+    def of(
+        cls,
+        times: Sequence[int] | pl.Series,
+        ok: Sequence[bool | None] | pl.Series,
+        kinds: Sequence[str | None] | pl.Series,
+    ) -> CallHistory:
         """From parallel sequences in any order; ``ok`` None is a call that has not finished."""
-        order = np.argsort(np.asarray(times, dtype=np.int64), kind="stable")
-        judged = [i for i in order if ok[i] is not None and kinds[i] != CANCELLED]
+        schema = {"time": pl.Int64, "ok": pl.Boolean, "error_kind": pl.String}
+        calls = pl.DataFrame({"time": times, "ok": ok, "error_kind": kinds}, schema_overrides=schema)
+        ordered = calls.sort("time", maintain_order=True)
+        judged = ordered.filter(pl.col("ok").is_not_null() & pl.col("error_kind").ne_missing(CANCELLED))
         return cls(
-            times=np.asarray(times, dtype=np.int64)[order],
-            judged_times=np.asarray([times[i] for i in judged], dtype=np.int64),
-            judged_ok=np.asarray([bool(ok[i]) for i in judged], dtype=np.bool_),
-            judged_kinds=np.asarray([kinds[i] or "" for i in judged], dtype=np.str_),
+            times=ordered["time"].to_numpy(),
+            judged_times=judged["time"].to_numpy(),
+            judged_ok=judged["ok"].to_numpy(),
+            judged_kinds=judged["error_kind"].cast(pl.Categorical),
         )
 
     def count(self, start: int, end: int) -> int:
@@ -98,8 +106,8 @@ class CallHistory:
         if newest is not None:
             first = max(first, last - newest)
         ok = self.judged_ok[first:last]
-        names, counts = np.unique(self.judged_kinds[first:last][~ok], return_counts=True)
-        kinds = {str(name) or "other": int(count) for name, count in zip(names, counts, strict=True)}
+        failed = self.judged_kinds[first:last].filter(pl.Series(~ok)).cast(pl.String).fill_null("other")
+        kinds = dict(sorted(failed.replace("", "other").value_counts().iter_rows()))
         return Outcomes(start=start, end=end, n=len(ok), successes=int(ok.sum()), kinds=kinds)
 
 

@@ -98,18 +98,24 @@ def _of_buckets(declared: Metric, source: str, keys: list[str]) -> str:
     if "stage_" not in keys:
         columns = [f"{_quantile(0.5)} as value", *columns, "null as low", "null as high"]
     usable = "filter (bucket is not null)"
+    places = (f"{q} * (of_all - 1)" for q in declared.quantiles)
+    near = " or ".join(f"(before <= {place} + 1 and before + n >= {place})" for place in places)
     return f"""
         with added as (
             select {_list(keys)} bucket, sum(n)::bigint as n, sum(k) as k from ({source}) group by all having sum(n) > 0
         ),
         placed as (
             select *, sum(n) over ({by} order by bucket nulls last rows unbounded preceding) - n as before,
-                sum(n) {usable} over ({by}) as of_all
+                sum(n) {usable} over ({by}) as of_all, sum(k) over ({by}) as told
             from added
+        ),
+        -- Few buckets hold a quantile: only in these is its place looked for.
+        near as (
+            from placed where bucket is null or {near}
         )
-        select {_named(keys)} {", ".join(columns)}, coalesce(sum(n) {usable}, 0)::bigint as n,
+        select {_named(keys)} {", ".join(columns)}, coalesce(max(of_all), 0)::bigint as n,
             coalesce(sum(n) filter (bucket is null), 0)::bigint as left_out
-        from placed {_group_by(keys)} {_having_timed("sum(k)", keys)} order by {_order(keys)} n desc
+        from near {_group_by(keys)} {_having_timed("max(told)", keys)} order by {_order(keys)} n desc
     """
 
 
@@ -127,13 +133,18 @@ def _quantile(q: float) -> str:
 
 def _exact_quantiles(declared: Metric, source: str, keys: list[str]) -> str:
     usable = "filter (value >= 0)"
-    columns = [f"quantile_cont(value, {q}) {usable} as p{round(q * 100)}" for q in declared.quantiles]
+    asked = [0.5, *declared.quantiles]
+    columns = [f"at_[{place}] as p{round(q * 100)}" for place, q in enumerate(declared.quantiles, 2)]
     if "stage_" not in keys:
-        columns = [f"quantile_cont(value, 0.5) {usable} as value", *columns, "null as low", "null as high"]
+        columns = ["at_[1] as value", *columns, "null as low", "null as high"]
+    # All of a group at once: each by itself would order the values again.
     return f"""
-        select {_named(keys)} {", ".join(columns)}, count(*) {usable} as n,
-            count(*) filter (value is null or value < 0) as left_out
-        from ({source}) {_group_by(keys)} {_having_timed("count(value)", keys)}
+        select {_named(keys)} {", ".join(columns)}, n, left_out
+        from (
+            select {_list(keys)} quantile_cont(value, {asked}) {usable} as at_, count(*) {usable} as n,
+                count(*) filter (value is null or value < 0) as left_out
+            from ({source}) {_group_by(keys)} {_having_timed("count(value)", keys)}
+        )
         order by {_order(keys)} n desc
     """
 

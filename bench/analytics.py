@@ -3,8 +3,9 @@
     python -m bench.analytics --selections 1000000 --folder DIR [--chdb DIR2]
 
 Writes a day, settles it, and so on, as in production; a folder that has some days already gets the rest. ``--days``
-stops earlier. Then everything is measured once in this process, the nightly job in one of its own, since it is the
-first of the whole month. ``--chdb``: a folder for an environment with chdb, which is made where it is not there yet.
+stops earlier. Then everything is measured once in this process, the nightly job in processes of its own: the first
+night, which has the whole month to do, and the next one, after one more day. ``--chdb``: a folder for an environment
+with chdb, which is made where it is not there yet.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ T = TypeVar("T")
 #: Of the overview: over all time, and since the beginning of an hour, as its windows have it.
 _SERIES = ("acceptance_rate", "failed_tool_rate", "hallucinated_tool_rate", "fallback_rate")
 _CHDB = "chdb"
+_NIGHTS = ("first", "next")
 _QUANTILES = (0.5, 0.95, 0.99)
 
 
@@ -51,10 +53,12 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=30, help="days of the month to write")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--chdb", type=Path)
-    parser.add_argument("--night", action="store_true", help="run the first night alone; for this program itself")
+    parser.add_argument("--night", choices=_NIGHTS, help="run one night alone; for this program itself")
     arguments = parser.parse_args()
     if arguments.night:
-        night(arguments.folder)
+        if arguments.night == "next":
+            build(Month(arguments.selections), arguments.folder, arguments.days + 1)
+        night(arguments.folder, arguments.night)
         return
     with tempfile.TemporaryDirectory() as made:
         folder = arguments.folder or Path(made)
@@ -62,7 +66,7 @@ def main() -> None:
         print("| | s |\n|---|---|")
         measure(folder)
         rivals(folder, arguments.chdb)
-        _night_alone(folder)
+        _nights_alone(folder, arguments.selections, arguments.days)
         _size(folder)
 
 
@@ -127,22 +131,25 @@ def rivals(folder: Path, chdb: Path | None) -> None:
         print(found.stdout, end="")
 
 
-def night(folder: Path) -> None:
-    """The first night after the last day that was written."""
+def night(folder: Path, name: str) -> None:
+    """The night after the last day that was written."""
     (last,) = Tables(folder).connect().execute("select max(time)::date from calls").fetchall()[0]
     now = datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1, hours=2, minutes=30)
     began = time.perf_counter()
     done = nightly.run(folder, Settings(data_dir=folder), now=now)["projects"]["default"]
-    print(f"| nightly job, first of {len(done['days'])} days | {time.perf_counter() - began:.1f} |")
-    print(f"| its peak of memory, MiB | {_peak_mib():,.0f} |")
+    print(f"| nightly job, {name} night, {len(done['days'])} days to do | {time.perf_counter() - began:.1f} |")
+    print(f"| its peak of memory, MiB | {_peak_mib():,.0f} |", flush=True)
 
 
-def _night_alone(folder: Path) -> None:
-    """In a process of its own, over a copy: what it writes changes what is read."""
+def _nights_alone(folder: Path, selections: int, days: int) -> None:
+    """Each in a process of its own, over a copy: what it writes changes what is read."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as made:
         copy = shutil.copytree(folder, Path(made) / "copy", copy_function=_link)
-        own = [sys.executable, "-m", "bench.analytics", "--night", "--folder", str(copy)]
-        subprocess.run(own, check=True)
+        own = [sys.executable, "-m", "bench.analytics", "--folder", str(copy)]
+        own += ["--selections", str(selections), "--days", str(days), "--night"]
+        sys.stdout.flush()
+        for name in _NIGHTS:
+            subprocess.run([*own, name], check=True)
 
 
 def _link(source: str, target: str) -> None:

@@ -1,29 +1,36 @@
 -- Runs of equal calls (same skill, same arguments) within a session, in the order of their start.
-with ordered as (
-    select *, coalesce(args_digest, arguments, '') as said,
-        row_number() over (partition by project, session_id order by started_at, call_key) as place
+with told as (
+    select *, coalesce(registry_skill_id, skill_id) as meant, coalesce(args_digest, arguments, '') as said
     from calls
     where session_id is not null and project = $project
         and (time >= $start or $start is null) and (time < $end or $end is null)
 ),
+-- Only sessions that say one thing three times may say it in a row: few, so only their calls are put in order.
+repeating as (
+    select distinct project, session_id from told
+    where args_digest is not null or arguments is not null
+    group by project, session_id, meant, said
+    having count(*) >= 3
+),
+ordered as (
+    select *, row_number() over (partition by project, session_id order by started_at, call_key) as place
+    from told semi join repeating using (project, session_id)
+),
 runs as (
-    select *, place - row_number() over (
-        partition by project, session_id, coalesce(registry_skill_id, skill_id), said order by place
-    ) as run
+    select *, place - row_number() over (partition by project, session_id, meant, said order by place) as run
     from ordered
 ),
-lengths as (
-    select project, session_id, count(*) as length
-    from runs
+looped as (
+    select distinct project, session_id, true as has_looped from runs
     where args_digest is not null or arguments is not null
-    group by project, session_id, coalesce(registry_skill_id, skill_id), said, run
-),
-longest as (
-    select project, session_id, max(length) as length from lengths group by project, session_id
+    group by project, session_id, meant, said, run
+    having count(*) >= 3
 )
-select o.project, o.session_id, min(o.time) as time, max(o.time) as last_time, hour_of(min(o.time)) as hour, arg_min(agent, place) as agent, arg_min(model, place) as model,
-    arg_min(environment, place) as environment, arg_min(release, place) as release,
-    coalesce(max(l.length), 0) >= 3 as hit
-from ordered o
-left join longest l using (project, session_id)
-group by o.project, o.session_id
+select t.project, t.session_id, min(t.time) as time, max(t.time) as last_time, hour_of(min(t.time)) as hour,
+    arg_min(t.agent, (t.started_at, t.call_key)) as agent, arg_min(t.model, (t.started_at, t.call_key)) as model,
+    arg_min(t.environment, (t.started_at, t.call_key)) as environment,
+    arg_min(t.release, (t.started_at, t.call_key)) as release,
+    coalesce(any_value(l.has_looped), false) as hit
+from told t
+left join looped l using (project, session_id)
+group by t.project, t.session_id

@@ -1,16 +1,16 @@
--- Pairs of scopes that a fact ties together; a scope alone is tied to itself.
+-- Pairs of scopes that a fact ties together, with its day; a scope alone is tied to itself.
 -- Facts of calls that know no selection, trace or session are one call by their id alone (see `views/call_keys.sql`).
 create or replace table edges as
 with told as (
-    select project, trace_id, session_id, event_id, null as selection_id, null as lone_call_id from fact_selections
+    select project, date, trace_id, session_id, event_id, null as selection_id, null as lone_call_id from fact_selections
     union all
-    select project, trace_id, session_id, event_id, selection_id, lone_call(trace_id, session_id, selection_id, call_id)
+    select project, date, trace_id, session_id, event_id, selection_id, lone_call(trace_id, session_id, selection_id, call_id)
     from fact_calls
     union all
-    select project, trace_id, session_id, event_id, selection_id, null from fact_feedback
+    select project, date, trace_id, session_id, event_id, selection_id, null from fact_feedback
 ),
 tied as (
-    select
+    select project, date,
         scope_of('event', project, event_id) as a,
         unnest([
             scope_of('event', project, event_id),
@@ -28,7 +28,7 @@ verdicts as (
     where call_id is not null and selection_id is null
 ),
 by_call as (
-    select scope_of('event', v.project, v.event_id) as a, scope_of('event', c.project, c.event_id) as b
+    select v.project, null::date as date, scope_of('event', v.project, v.event_id) as a, scope_of('event', c.project, c.event_id) as b
     from verdicts v
     join fact_calls c on c.project = v.project and c.call_id = v.call_id
     qualify row_number() over (
@@ -37,6 +37,6 @@ by_call as (
             coalesce(c.time, c.received_at) <= v.time desc, coalesce(c.time, c.received_at) desc, c.event_id
     ) = 1
 )
-select distinct a, b from tied where b is not null
-union
+from tied where b is not null
+union all
 from by_call;

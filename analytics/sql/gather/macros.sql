@@ -1,5 +1,5 @@
 -- What ties facts to each other, as one number. Null where there is nothing.
-create macro scope_of(kind, project, id) as if(id is null, null, hash(concat_ws(chr(31), kind, project, id)));
+create macro scope_of(kind, project, id) as if(id is null, null, hash(kind, project, id));
 
 -- The id of a call by which alone its facts are one.
 create macro lone_call(trace_id, session_id, selection_id, call_id) as

@@ -1,9 +1,6 @@
 -- Calls folded from the facts of one key, before names are judged. Many have one fact alone: those pass unfolded.
 create table call_rows as
-with single as (
-    select project, call_key from call_groups group by project, call_key having count(*) = 1
-),
-alone as (
+with alone as (
     select f.project, g.call_key, f.event_id, g.selection_id, f.time as started_at, f.time_is_receipt, f.received_at,
         f.trace_id, f.session_id, f.agent, f.model, f.environment, f.release, f.call_id, f.arguments, f.args_digest,
         f.parent_call_id, f.skill_id, f.args_keys, f.ordinal, f.latency_ms, greatest(f.attempt, 1) as attempts, f.depth,
@@ -18,7 +15,7 @@ alone as (
             f.phase, f.role, f.attempt, f.ok, f.latency_ms, f.error_kind
         )] as phases
     from call_facts f
-    join (from call_groups semi join single using (project, call_key)) g using (project, event_id)
+    join (from call_groups where is_alone) g using (project, event_id)
 ),
 facts as (
     select f.* exclude (selection_id, registry_skill_id), g.call_key, g.selection_id,
@@ -26,7 +23,7 @@ facts as (
         coalesce(f.attempt, 0) as try,
         max(coalesce(f.attempt, 0)) filter (f.role = 'run') over (partition by f.project, g.call_key) as last_try
     from call_facts f
-    join (from call_groups anti join single using (project, call_key)) g using (project, event_id)
+    join (from call_groups where not is_alone) g using (project, event_id)
 ),
 -- A proposal and an answer speak of the whole call, so of its last attempt.
 marked as (
@@ -87,13 +84,8 @@ named as (
         on n.project = f.project and n.called = f.skill_id and f.started_at >= n.valid_from
         and f.started_at < n.valid_to
 ),
-offered as (
-    select distinct c.project, c.call_key
-    from (
-        select project, call_key, selection_id, unnest([skill_id, coalesce(registry_skill_id, skill_id)]) as skill_id
-        from named
-    ) c
-    semi join offers o on o.project = c.project and o.event_id = c.selection_id and o.skill_id = c.skill_id
+renames as (
+    select project, event_id, list(skill_id) as names from renamed_offers group by project, event_id
 )
 select f.* exclude (phases),
     list_transform(f.phases, lambda p: struct_pack(
@@ -102,15 +94,19 @@ select f.* exclude (phases),
     )) as phases,
     s.event_id is not null as has_selection,
     coalesce(s.is_menu, false) as has_menu,
-    o.call_key is not null as is_offered,
+    coalesce(list_has_any(
+        list_concat(o.listed, r.names), [f.skill_id, coalesce(f.registry_skill_id, f.skill_id)]
+    ), false) as is_offered,
     coalesce(f.session_id, s.session_id, k.session_id) as any_session_id,
     coalesce(f.agent, s.agent, k.agent) as any_agent,
     coalesce(f.model, s.model, k.model) as any_model,
     coalesce(f.environment, s.environment, k.environment) as any_environment,
     coalesce(f.release, s.release, k.release) as any_release,
     s.strategy, s.weights_version, s.embedding_version, s.language,
-    s.candidates is not null as has_candidates
+    -- An unranked turn without candidates tells no menu; a ranked one was offered nothing.
+    coalesce(len(s.candidates) > 0 or s.ranked, false) as has_candidates
 from named f
-left join offered o on o.project = f.project and o.call_key = f.call_key
+left join offers o on o.project = f.project and o.event_id = f.selection_id
+left join renames r on r.project = f.project and r.event_id = f.selection_id
 left join selection_base s on s.project = f.project and s.event_id = f.selection_id
 left join call_fills k on k.project = f.project and k.event_id = f.event_id;

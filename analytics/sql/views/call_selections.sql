@@ -39,9 +39,9 @@ naming as (
         select f.project, f.call_id, f.selection_id, coalesce(s.time, f.time) as time,
             unnest(['trace ' || coalesce(s.trace_id, f.trace_id), 'session ' || coalesce(s.session_id, f.session_id)])
                 as scope
-        from call_facts f
+        from (from call_facts semi join lost using (project, call_id)) f
         left join selection_base s on s.project = f.project and s.event_id = f.selection_id
-        where f.selection_id is not null and f.call_id is not null
+        where f.selection_id is not null
     )
     where scope is not null
     group by project, scope, call_id, time
@@ -66,28 +66,56 @@ unnamed as (
     from lost anti join (from named union all from named_after) using (project, event_id)
 ),
 called as (
-    select distinct project, event_id, trace_id, session_id, since, retold_by,
-        unnest([skill_id, coalesce(registry_skill_id, skill_id)]) as skill_id
+    select project, event_id, trace_id, session_id, since, retold_by,
+        unnest(list_distinct([skill_id, registry_skill_id])) as skill_id
     from unnamed
+),
+trace_names as (
+    select project, trace_id, time, event_id, unnest(listed) as skill_id
+    from offers semi join unnamed using (project, trace_id)
+    union all
+    select project, trace_id, time, event_id, skill_id from renamed_offers semi join unnamed using (project, trace_id)
 ),
 trace_offers as (
     select project, trace_id, skill_id, time, max(event_id) as selection_id
-    from offers semi join called using (project, trace_id, skill_id)
+    from trace_names semi join called using (project, trace_id, skill_id)
     group by all
+),
+by_trace as (
+    select c.project, c.event_id, 4 as tier, o.selection_id, o.time from called c asof join trace_offers o
+        on o.project = c.project and o.trace_id = c.trace_id and o.skill_id = c.skill_id and c.since >= o.time
+    union all
+    select c.project, c.event_id, 5, o.selection_id, o.time
+    from (from called where retold_by is not null) c asof join trace_offers o
+        on o.project = c.project and o.trace_id = c.trace_id and o.skill_id = c.skill_id and c.since < o.time
+),
+-- Who found nothing in its trace looks on.
+unoffered as (
+    from unnamed anti join by_trace using (project, event_id)
+),
+called_elsewhere as (
+    from called semi join unoffered using (project, event_id)
+),
+session_names as (
+    select project, session_id, time, event_id, unnest(listed) as skill_id
+    from offers semi join unoffered using (project, session_id)
+    union all
+    select project, session_id, time, event_id, skill_id
+    from renamed_offers semi join unoffered using (project, session_id)
 ),
 session_offers as (
     select project, session_id, skill_id, time, max(event_id) as selection_id
-    from offers semi join called using (project, session_id, skill_id)
+    from session_names semi join called_elsewhere using (project, session_id, skill_id)
     group by all
 ),
 trace_selections as (
     select project, trace_id, time, max(event_id) as selection_id
-    from selection_base semi join unnamed using (project, trace_id)
+    from selection_base semi join unoffered using (project, trace_id)
     group by all
 ),
 session_selections as (
     select project, session_id, time, max(event_id) as selection_id
-    from selection_base semi join unnamed using (project, session_id)
+    from selection_base semi join unoffered using (project, session_id)
     group by all
 ),
 found as (
@@ -95,24 +123,19 @@ found as (
     union all
     from named_after
     union all
-    select c.project, c.event_id, 4, o.selection_id, o.time from called c asof join trace_offers o
-        on o.project = c.project and o.trace_id = c.trace_id and o.skill_id = c.skill_id and c.since >= o.time
+    from by_trace
     union all
-    select c.project, c.event_id, 5, o.selection_id, o.time
-    from (from called where retold_by is not null) c asof join trace_offers o
-        on o.project = c.project and o.trace_id = c.trace_id and o.skill_id = c.skill_id and c.since < o.time
-    union all
-    select c.project, c.event_id, 6, o.selection_id, o.time from called c asof join session_offers o
+    select c.project, c.event_id, 6, o.selection_id, o.time from called_elsewhere c asof join session_offers o
         on o.project = c.project and o.session_id = c.session_id and o.skill_id = c.skill_id and c.since >= o.time
     union all
-    select l.project, l.event_id, 7, s.selection_id, s.time from unnamed l asof join trace_selections s
+    select l.project, l.event_id, 7, s.selection_id, s.time from unoffered l asof join trace_selections s
         on s.project = l.project and s.trace_id = l.trace_id and l.since >= s.time
     union all
     select l.project, l.event_id, 8, s.selection_id, s.time
-    from (from unnamed where retold_by is not null) l asof join trace_selections s
+    from (from unoffered where retold_by is not null) l asof join trace_selections s
         on s.project = l.project and s.trace_id = l.trace_id and l.since < s.time
     union all
-    select l.project, l.event_id, 9, s.selection_id, s.time from unnamed l asof join session_selections s
+    select l.project, l.event_id, 9, s.selection_id, s.time from unoffered l asof join session_selections s
         on s.project = l.project and s.session_id = l.session_id and l.since >= s.time
 ),
 best as (

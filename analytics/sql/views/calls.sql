@@ -1,5 +1,5 @@
 -- One row a call, its name judged against the registry as of its own time.
-create table calls as
+create or replace view made_calls as
 with opened as (
     select project, min(valid_from) as since, bool_or(source = 'declared') as is_declared
     from skills where authoritative

@@ -1,24 +1,32 @@
 -- One row an impression.
-create table candidates as
-with picked as (
-    select distinct o.project, o.event_id, o.rank
-    from offers o
-    semi join pick_names p on p.project = o.project and p.event_id = o.event_id and p.skill_id = o.skill_id
+create or replace view made_candidates as
+with listed as (
+    select * exclude (candidates), unnest(candidates) as candidate, unnest(range(1, len(candidates) + 1)) as rank
+    from (
+        select b.project, b.event_id, b.time, hour_of(b.time) as hour, b.candidates,
+            list_transform(b.candidates, lambda c: c.skill_id) as listed, b.trace_id, b.session_id, b.agent, b.model, b.environment, b.release, b.language, b.strategy, b.weights_version, b.embedding_version,
+            b.model_version, b.unit, b.ranked and not d.closing as ranked, b.randomized, d.closing, d.names, d.lowest_rank
+        from selection_base b
+        join decisions d using (project, event_id)
+        where len(b.candidates) > 0
+    )
 ),
-lowest as (
-    select project, event_id, max(rank) as rank from picked group by project, event_id
+named as (
+    select l.*, l.candidate.skill_id as skill_id, n.skill_id as registry_skill_id, n.domain,
+        coalesce(list_contains(l.names, l.candidate.skill_id), false)
+            or coalesce(list_contains(l.names, n.skill_id), false) as picked
+    from listed l
+    left join registry_names n
+        on n.project = l.project and n.called = l.candidate.skill_id
+        and l.time >= n.valid_from and l.time < n.valid_to
+    where list_position(l.listed, l.candidate.skill_id) = l.rank
 )
 select
-    l.project, l.event_id, l.time, s.hour, l.skill_id, n.skill_id as registry_skill_id, n.domain, l.rank,
-    l.candidate.score as score, l.candidate.bm25 as bm25, l.candidate.dense as dense, l.candidate.rerank as rerank,
-    l.candidate.source as source, l.candidate.propensity as propensity, l.candidate.team as team,
-    p.rank is not null as picked,
-    if(s.ranked, p.rank is null and coalesce(l.rank < d.rank, false), null) as skipped,
-    s.trace_id, s.session_id, s.agent, s.model, s.environment, s.release, s.language, s.strategy, s.weights_version,
-    s.embedding_version, s.model_version, s.ranked, s.randomized, s.closing
-from listed l
-join selections s on s.project = l.project and s.event_id = l.event_id
-left join picked p on p.project = l.project and p.event_id = l.event_id and p.rank = l.rank
-left join lowest d on d.project = l.project and d.event_id = l.event_id
-left join registry_names n
-    on n.project = l.project and n.called = l.skill_id and l.time >= n.valid_from and l.time < n.valid_to;
+    project, event_id, time, hour, skill_id, registry_skill_id, domain, rank,
+    candidate.score as score, candidate.bm25 as bm25, candidate.dense as dense, candidate.rerank as rerank,
+    candidate.source as source, candidate.propensity as propensity, candidate.team as team,
+    picked,
+    if(ranked, not picked and coalesce(rank < lowest_rank, false), null) as skipped,
+    trace_id, session_id, agent, model, environment, release, language, strategy, weights_version,
+    embedding_version, model_version, ranked, randomized, closing, unit
+from named;

@@ -1,6 +1,6 @@
 -- One row a verdict, with the selection it is about: given; its call's; else the newest selection with a pick of its
 -- trace, then of its session, at or before it.
-create table feedback as
+create or replace view made_feedback as
 with repeated as (
     select project, event_id from fact_feedback group by all having count(*) > 1
 ),

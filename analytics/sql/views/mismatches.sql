@@ -1,5 +1,5 @@
 -- One row a ranked selection with a pick: whether the order, the list or the people concerned disagreed with it.
-create table mismatches as
+create or replace view made_mismatches as
 with corrections as (
     select project, target_selection_id as event_id, bool_or(source is distinct from 'judge') as corrected,
         true as corrected_or_judged
@@ -13,12 +13,10 @@ with corrections as (
     group by project, target_selection_id
 ),
 picked as (
-    select c.project, c.event_id,
-        list_sort(list(distinct struct_pack(skill_id := coalesce(n.skill_id, c.pick), domain := n.domain))) as picked
-    from (select distinct project, event_id, time, pick from pick_names) c
-    left join registry_names n
-        on n.project = c.project and n.called = c.pick and c.time >= n.valid_from and c.time < n.valid_to
-    group by c.project, c.event_id
+    select project, event_id,
+        list_sort(list(distinct struct_pack(skill_id := coalesce(skill_id, pick), domain := domain))) as picked
+    from picked_names
+    group by project, event_id
 )
 select
     s.project, s.event_id, s.time, s.hour, s.agent, s.model, s.environment, s.release, s.language, s.strategy,

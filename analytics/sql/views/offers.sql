@@ -1,20 +1,18 @@
--- One row a skill that a selection offered, at its best rank where it was listed twice.
-create table listed as
-select project, event_id, time, trace_id, session_id, candidate, candidate.skill_id as skill_id, rank
-from (
-    select project, event_id, time, trace_id, session_id, skill_ids,
-        unnest(candidates) as candidate, unnest(range(1, len(candidates) + 1)) as rank
-    from (select *, list_transform(candidates, lambda c: c.skill_id) as skill_ids from selection_base)
-)
-where list_position(skill_ids, candidate.skill_id) = rank;
-
--- Every name under which it was offered: as listed, and the id that the registry gives it.
+-- What every selection offered, by the names as listed; a name that was listed twice has its best rank.
 create table offers as
+select project, event_id, time, trace_id, session_id, list_transform(candidates, lambda c: c.skill_id) as listed
+from selection_base
+where len(candidates) > 0;
+
+-- What was listed under another name than the id that the registry gives it.
+create table renamed_offers as
 with renamed as (
     select * from registry_names where skill_id <> called
+),
+called as (
+    select *, unnest(listed) as called, unnest(range(1, len(listed) + 1)) as rank from offers
 )
-select project, event_id, time, trace_id, session_id, rank, skill_id from listed
-union all
-select l.project, l.event_id, l.time, l.trace_id, l.session_id, l.rank, n.skill_id
-from listed l
-join renamed n on n.project = l.project and n.called = l.skill_id and l.time >= n.valid_from and l.time < n.valid_to;
+select c.project, c.event_id, c.time, c.trace_id, c.session_id, c.rank, n.skill_id
+from called c
+join renamed n on n.project = c.project and n.called = c.called and c.time >= n.valid_from and c.time < n.valid_to
+where list_position(c.listed, c.called) = c.rank;
