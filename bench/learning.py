@@ -27,7 +27,7 @@ from bench.simulated_agents import TWO_MODELS
 from discovery.fusion import alpha_for, weighted
 from discovery.history import History, UsageArm
 from pickwise.settings import Settings
-from ranker import blend, features, gate, training
+from ranker import blend, features, gate, logit, training
 from ranker.dataset import Group, score_before_model, split
 from ranker.decay import Numbers
 from ranker.features.base import Context
@@ -157,13 +157,13 @@ def _learned(
         return {OURS: prior}, blend.named(blend.PRIOR), f"too little: {reason}"
     usable = [group for group in train_groups if group.has_contrast]
     parameters = training.LEAST_REGULARISED
-    naive, _ = training.fit(usable, None, parameters, seed, naive=True)
-    debiased, _ = training.fit(usable, None, parameters, seed)
+    naive = training.fit(usable, None, parameters, seed, naive=True)
+    debiased = training.fit(usable, None, parameters, seed)
     queries = queries_asked(library, len(groups), seed)
     labelled = [_oracle(library, group, queries) for group in train_groups]
     right = [group for group in labelled if group.has_contrast]
-    line = training.fit_blend(right, lambda _model, _rank: 1.0)
-    oracle, _ = training.fit(right, training.blended(line, right), parameters, seed, naive=True)
+    line = _fit_right(right)
+    oracle = training.fit(right, training.blended(line, right), parameters, seed, naive=True)
     weight = training.weight_from_curves({**ours.curves, **known})
     new = training.predict(ours.booster, ours.coefficients, test)
     old = [group.before_model for group in test]
@@ -178,6 +178,13 @@ def _learned(
         ORACLE: _model(oracle, line),
     }
     return scorers, blend.named(ours.coefficients), f"{verdict.decision}: {verdict.reason}"
+
+
+def _fit_right(groups: Sequence[Group]) -> Numbers:
+    """The blend of lists that are labelled with what is right: every place counts alike."""
+    lists = [(group, int(index)) for group in groups for index in group.succeeded]
+    inputs = [blend.inputs(group.features) for group, _ in lists]
+    return logit.fit(inputs, [index for _, index in lists], [1.0] * len(lists), blend.NORMAL_PRIOR)[0]
 
 
 def _without_history(group: Group) -> Group:

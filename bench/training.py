@@ -42,8 +42,9 @@ def main() -> None:
     first, validation, _ = split(groups)
     known = known_curves(state, facts[-1].time)
     found = _timed("blend, trials, trees", lambda: train(first, validation, known, 7, None, arguments.budget))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"\n{arguments.impressions:,} impressions, {len(found.trials)} trials, peak {peak:,.0f} MiB")
+    own, second = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(f"\n{arguments.impressions:,} impressions, {len(found.trials)} trials, peak {own:,.0f} MiB")
+    print(f"features in two processes, peak of the second {second:,.0f} MiB, most of it shared with the first")
 
 
 def simulated(turns: int) -> tuple[list[Fact], dict[str, list[Label]]]:

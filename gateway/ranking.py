@@ -14,7 +14,6 @@ import threading
 import uvicorn
 from fastapi import FastAPI
 
-from analytics.tables import Tables
 from collector.access import Access
 from collector.callers import guard
 from collector.mapping_pool import GC_THRESHOLDS
@@ -22,7 +21,8 @@ from collector.telemetry import Telemetry
 from pickwise.settings import Settings
 from ranker.answering import RankerAnswers
 from ranker.http import add_ranker
-from ranker.serving import Projects
+from ranker.log_process import LogProcess
+from ranker.serving import MOST_PROJECTS, Projects
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +37,11 @@ def run(settings: Settings, listener: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT. What every project is served from is loaded meanwhile."""
     app = FastAPI(openapi_url=None)
     guard(app, Access(False, Telemetry()))
-    answers = RankerAnswers(settings)
+    logs = LogProcess(settings.data_dir, settings)
+    answers = RankerAnswers(settings, logs.read)
     add_ranker(app, answers)
     projects = answers.ranker.projects
-    threading.Thread(target=_load_all, args=(settings, projects), name="ranker-load", daemon=True).start()
+    threading.Thread(target=_load_all, args=(logs, projects), name="ranker-load", daemon=True).start()
     config = uvicorn.Config(
         app,
         http="httptools",
@@ -54,13 +55,13 @@ def run(settings: Settings, listener: socket.socket) -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     uvicorn.Server(config).run(sockets=[listener])
-    projects.close()
+    projects.close()  # the process that reads logs ends with this one
 
 
-def _load_all(settings: Settings, projects: Projects) -> None:
+def _load_all(logs: LogProcess, projects: Projects) -> None:
     """So that the first request of a project finds it loaded. A fault is logged: that request will tell it again."""
     try:
-        for project in Tables(settings.data_dir).projects():
+        for project in logs.projects()[:MOST_PROJECTS]:
             projects.get(project)
     except Exception:
         log.exception("projects could not be loaded ahead")

@@ -18,6 +18,7 @@ from collector.body import TooLarge
 from collector.reception import read_body
 from pickwise.settings import Settings
 from ranker.artefacts import MEDIA_TYPE, ArtefactError, Artefacts
+from ranker.log import Log
 from ranker.rank import Ranker, RankError
 from ranker.recall import RecallError
 from ranker.weights_document import empty
@@ -82,9 +83,10 @@ class WeightsAnswers:
 class RankerAnswers(WeightsAnswers):
     """Answers everything from what it has loaded. What waits for nothing is answered at once, the rest in threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, read: Callable[[str], Log] | None = None) -> None:
+        """``read`` as for ``Projects``."""
         super().__init__(settings)
-        self.ranker = Ranker(settings.data_dir, settings)
+        self.ranker = Ranker(settings.data_dir, settings, read=read)
         self._artefacts = Artefacts(settings.data_dir)
         self._waiting = CapacityLimiter(_WAITING)
 

@@ -15,7 +15,9 @@ import os
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ranker.files import project_folder, write_atomically
 from ranker.recall import Recall
@@ -82,12 +84,13 @@ class Artefacts:
 
 
 def _encoded(recall: Recall) -> bytes:
-    flat = pa.array(recall.vectors.astype(np.float16).ravel())
     columns = {
-        "skill_id": pa.array(recall.skill_ids, pa.string()),
-        "domain": pa.array(recall.domains, pa.string()),
-        "support": pa.array(recall.support, pa.float32()),
-        "vector": pa.FixedSizeListArray.from_arrays(flat, recall.vectors.shape[1]),
+        "skill_id": _texts(recall.skill_ids),
+        "domain": _texts(recall.domains),
+        "support": _numbers(recall.support.astype(np.float32)),
+        "vector": pa.FixedSizeListArray.from_arrays(
+            _numbers(recall.vectors.astype(np.float16).ravel()), recall.vectors.shape[1]
+        ),
     }
     told = {
         "project": recall.project,
@@ -99,3 +102,14 @@ def _encoded(recall: Recall) -> bytes:
     with pa.ipc.new_file(written, table.schema) as file:
         file.write_table(table)
     return written.getvalue()
+
+
+# ``pa.array`` would import pandas, 30 MiB, to ask whether it is given something of it.
+
+
+def _numbers(values: NDArray[np.floating]) -> pa.Array:
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+
+
+def _texts(values: list[str]) -> pa.Array:
+    return pl.Series(values, dtype=pl.String).to_arrow().cast(pa.string())

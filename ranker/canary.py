@@ -20,9 +20,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import duckdb
 import numpy as np
 
 from analytics.wilson import wilson
@@ -31,6 +30,9 @@ from ranker.decay import DAY_S
 from ranker.log import frame
 from ranker.weights_document import Canary, ServedModel, WeightsDocument
 from ranker.weights_store import Change, WeightsStore
+
+if TYPE_CHECKING:
+    import duckdb
 
 LONGEST_S = 14 * DAY_S
 WATCHED_S = 7 * DAY_S

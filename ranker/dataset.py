@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from ranker import features, formula
 from ranker.decay import Numbers
 from ranker.examination import clip_rank
 from ranker.features.base import Context
+from ranker.halves import can_share, in_another_process
 from ranker.labels import Label
 from ranker.log import Fact, replay
 from ranker.state import State
@@ -21,7 +22,13 @@ from ranker.turns import Turn
 TEST_PICKS = 1_000
 TEST_SHARES = (0.25, 0.45)
 VALIDATION_SHARE = 0.15
+#: From so many turns on, some seconds of work, another process is worth starting.
+SHARED_TURNS = 5_000
 
+#: Features, and score before any model.
+_Computed = tuple[features.Matrix, Numbers]
+#: Which share of the turns, out of how many.
+_WHOLE, _EVEN, _ODD = (0, 1), (0, 2), (1, 2)
 #: Called now and then with a line that says how far things are.
 Progress = Callable[[str], None]
 
@@ -55,18 +62,43 @@ def featurise(
     state: State,
     progress: Progress | None = None,
 ) -> list[Group]:
-    """Feed all facts to the state and featurise every ranked turn that has candidates, oldest first."""
+    """Feed all facts to the state and featurise every ranked turn that has candidates, oldest first.
+
+    Of a long log a second process computes every other turn. It feeds all facts too, the smaller part of the work.
+    """
+    if sum(isinstance(fact, Turn) for fact in facts) < SHARED_TURNS or not can_share():
+        computed = list(_computed(facts, state, progress, _WHOLE))
+        return [_group(turn, labels, found) for turn, found in computed if found is not None]
+    with in_another_process(lambda: [found for _, found in _computed(facts, state, None, _ODD) if found]) as theirs:
+        own = list(_computed(facts, state, progress, _EVEN))
+        others = iter(theirs())
+    return [_group(turn, labels, found or next(others)) for turn, found in own]
+
+
+def _computed(
+    facts: Sequence[Fact], state: State, progress: Progress | None, share: tuple[int, int]
+) -> Iterator[tuple[Turn, _Computed | None]]:
+    """Each ranked turn with what is computed of it, None where that is not in this process' ``share``."""
+    part, parts = share
     total = sum(isinstance(fact, Turn) for fact in facts)
-    groups = []
+    ranked = 0
     for index, turn in enumerate(replay(facts, state)):
         if progress and index % 500 == 0:
             progress(f"features: {index:,} of {total:,} turns")
         if not turn.ranked or not turn.skill_ids:
             continue
-        relevance = np.array(labels.get(turn.selection_id, [0] * len(turn.skill_ids)), dtype=np.int8)
+        ranked += 1
+        if ranked % parts != part:
+            yield turn, None
+            continue
         context = Context(turn, state)
-        groups.append(Group(turn, features.compute(context), relevance, score_before_model(context)))
-    return groups
+        yield turn, (features.compute(context), score_before_model(context))
+
+
+def _group(turn: Turn, labels: Mapping[str, Sequence[Label]], computed: _Computed) -> Group:
+    matrix, before_model = computed
+    relevance = np.array(labels.get(turn.selection_id, [0] * len(turn.skill_ids)), dtype=np.int8)
+    return Group(turn, matrix, relevance, before_model)
 
 
 def score_before_model(context: Context) -> Numbers:

@@ -24,6 +24,11 @@ class DecayedSums:
         self._reference: float | None = None
         self._sums = np.zeros((0, width), dtype=dtype)
 
+    @property
+    def cells(self) -> int:
+        """How many numbers it holds."""
+        return self._sums.size
+
     def grow(self, rows: int) -> None:
         """Make room for at least ``rows`` rows."""
         have, width = self._sums.shape
@@ -45,17 +50,18 @@ class DecayedSums:
         weight = self._weight(time)
         self._sums[rows, columns] += weight
 
-    def scaled(self, rows: NDArray[np.intp]) -> NDArray[np.floating]:
+    def scaled(self, rows: NDArray[np.intp] | int) -> NDArray[np.floating]:
         """The rows up to a common positive factor: enough where only directions or ratios count."""
         found: NDArray[np.floating] = self._sums[rows]
         return found
 
     def at(self, rows: NDArray[np.intp] | slice | int, now: float) -> Numbers:
         """The decayed sums of those rows as of ``now``."""
-        sums: Numbers = self._sums[rows].astype(np.float64)
-        if self._reference is None:
-            return sums
-        return sums * np.float64(2.0 ** ((self._reference - now) / self._half_life_s))
+        return np.asarray(self._sums[rows] * np.float64(self.factor(now)))
+
+    def factor(self, now: float) -> float:
+        """What ``scaled`` sums are to be multiplied by, as of ``now``."""
+        return 1.0 if self._reference is None else 2.0 ** ((self._reference - now) / self._half_life_s)
 
     def _weight(self, time: float) -> float:
         if self._reference is None:

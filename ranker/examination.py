@@ -3,8 +3,8 @@
 In selections whose order was shuffled on purpose (`randomized`) every rank shows equally good skills, so the pick rate
 at k divided by that at 1 is θ (Joachims et al., "Unbiased learning-to-rank with biased feedback", WSDM 2017, result
 randomisation). Only the first five ranks are shuffled; beyond, the last known value holds. Until a model has
-``MIN_PICKS`` listed picks in shuffled selections, θ is exp(b_k - b_1) from the position factors that the ranking model
-learned with LightGBM (in force from the time that it was trained); without those it is unknown.
+``MIN_PICKS`` listed picks in shuffled selections, θ is exp(c_k - c_1) from the position factors that the ranking model
+learned in the fit of its blend (in force from the time that it was trained); without those it is unknown.
 
 The interval of a θ from shuffled selections is that of a ratio of two counts, on the log scale: with x_k picks at rank
 k and one pick a list, log θ has the variance 1/x_k + 1/x_1 (delta method on multinomial shares; Katz et al., Biometrics
@@ -22,6 +22,7 @@ import numpy as np
 
 from analytics.wilson import Z
 from ranker.decay import Numbers
+from ranker.logit import Prior
 
 #: Ranks that a shuffled selection shuffles.
 SHUFFLED_DEPTH = 5
@@ -32,6 +33,15 @@ MAX_RANK = 20
 MIN_PICKS = 400
 #: 1/θ is never more than this, here and in every weight.
 MAX_INVERSE = 10.0
+
+#: ln θ at ranks 1 to 5 and beyond before the log says otherwise, and its deviation between models: mean and spread of
+#: the published pick shares of five language models (0.68 of the picks at rank 1 for one, 0.31 for another).
+USUAL_LOG_THETA = (0.0, -0.90, -1.58, -1.64, -1.60)
+USUAL_DEVIATION = 0.7
+#: Deviation of a ln θ that is known: about that of a share of 0.05 of ``MIN_PICKS``.
+KNOWN_DEVIATION = 0.25
+#: A θ of 0 is known to be small.
+LEAST_THETA = 0.01
 
 Source = Literal["randomized", "position_factors", "unknown"]
 #: θ at ranks 1…depth by calling model ("" where it is not told).
@@ -144,6 +154,19 @@ def theta_from_factors(factors: Mapping[int, float]) -> list[float]:
     for rank in range(2, max(factors) + 1):
         theta.append(float(np.exp(factors[rank] - factors[1])) if rank in factors else theta[-1])
     return theta
+
+
+def place_prior(places: Sequence[tuple[str, int]], known: Curves) -> Prior:
+    """Priors of ln θ for each (calling model, rank): what is known of the model, else what is usual; rank 1 is 0."""
+    means, deviations = [], []
+    for model, rank in places:
+        curve = known.get(model)
+        if curve:
+            means.append(float(np.log(max(curve[min(rank, len(curve)) - 1], LEAST_THETA))))
+        else:
+            means.append(USUAL_LOG_THETA[min(rank, len(USUAL_LOG_THETA)) - 1])
+        deviations.append(0.0 if rank == 1 else KNOWN_DEVIATION if curve else USUAL_DEVIATION)
+    return Prior(np.array(means), np.array(deviations))
 
 
 def _extended(theta: Numbers) -> Numbers:

@@ -79,7 +79,7 @@ class HeatCounts:
             theta = examination.at(model, now).theta
             if theta is None:
                 continue
-            totals = self._totals[model].at(0, now)
+            totals = self._totals[model].scaled(0)
             looked = float(totals[1:] @ theta)
             counts = sums.at(rows, now)
             clicks += counts[:, _PICKED]

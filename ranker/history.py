@@ -10,6 +10,8 @@ of its own from the stored queries.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +29,24 @@ NEAREST = 3
 DESCRIPTION_WEIGHT = 2.0
 
 _COUNT, _DEBIASED = 0, 1
+#: Lengths are at least this, so that what has none is like nothing.
+_TINY = np.float32(1e-12)
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """A query against the histories of some skills, arrays of one length; NaN where a skill has none.
+
+    centroid: cosine to the decayed sum of its queries; profile: to that and its description together; nearest: mean
+    cosine to the ``NEAREST`` most similar of its newest queries. support: decayed number of remembered successes;
+    debiased_support: the same with each counted min(1/θ, 10), as if every rank had been looked at.
+    """
+
+    centroid: Numbers
+    profile: Numbers
+    nearest: Numbers
+    support: Numbers
+    debiased_support: Numbers
 
 
 class QueryHistory:
@@ -55,13 +75,27 @@ class QueryHistory:
         """The skill rows that have a history."""
         return np.array(self._rows, dtype=np.intp)
 
-    def centroid(self, query: Vectors, rows: NDArray[np.intp]) -> Numbers:
-        """Cosine of the query to each skill's centroid; NaN where it has none."""
-        found = np.full(len(rows), np.nan)
+    @property
+    def cells(self) -> int:
+        """How many numbers it holds."""
+        return self._sums.cells + sum(ring.size for ring in self._recent)
+
+    def compare(self, query: Vectors, rows: NDArray[np.intp], descriptions: Vectors, now: float) -> Likeness:
+        """How like the query is to the history of each skill; ``descriptions`` as for ``profiles``."""
         has, slots = self._slots(rows)
         sums = self._sums.scaled(slots)
-        found[has] = (sums @ query) / np.maximum(np.linalg.norm(sums, axis=1), 1e-12)
-        return found
+        along, squares, decay = sums @ query, np.vecdot(sums, sums), np.float32(self._sums.factor(now))
+        centroid, nearest, support = np.full(len(rows), np.nan), np.full(len(rows), np.nan), np.zeros((len(rows), 2))
+        centroid[has] = along / np.maximum(np.sqrt(squares), _TINY)
+        nearest[has] = self._nearest(query, slots)
+        support[has] = self._support.at(slots, now)
+        # A profile is w·d + s: its products with the query and with itself come from those of d and s.
+        w, own = np.float32(DESCRIPTION_WEIGHT), descriptions[has]
+        profile, lengths = w * (descriptions @ query), w * w * np.vecdot(descriptions, descriptions)
+        profile[has] += decay * along
+        lengths[has] += decay * (2 * w * np.vecdot(own, sums) + decay * squares)
+        profile /= np.sqrt(np.maximum(lengths, _TINY * _TINY))
+        return Likeness(centroid, profile.astype(np.float64), nearest, support[:, _COUNT], support[:, _DEBIASED])
 
     def profiles(self, rows: NDArray[np.intp], descriptions: Vectors, now: float) -> Vectors:
         """History and description as one unit vector a skill: the description leads until there is history.
@@ -70,41 +104,32 @@ class QueryHistory:
         """
         profiles = DESCRIPTION_WEIGHT * descriptions
         has, slots = self._slots(rows)
-        profiles[has] += self._sums.at(slots, now).astype(np.float32)
-        return np.asarray(profiles / np.maximum(np.linalg.norm(profiles, axis=1, keepdims=True), 1e-12))
+        profiles[has] += self._sums.scaled(slots) * np.float32(self._sums.factor(now))
+        profiles /= np.maximum(np.sqrt(np.vecdot(profiles, profiles)), _TINY)[:, None]
+        return profiles
 
     def profile(self, query: Vectors, rows: NDArray[np.intp], descriptions: Vectors, now: float) -> Numbers:
         """Cosine of the query to each skill's profile."""
         return np.asarray(self.profiles(rows, descriptions, now) @ query, dtype=np.float64)
 
-    def nearest(self, query: Vectors, rows: NDArray[np.intp]) -> Numbers:
-        """Mean cosine of the query to the ``NEAREST`` most similar of the newest queries; NaN where there is none."""
-        found = np.full(len(rows), np.nan)
+    def support(self, rows: NDArray[np.intp], now: float) -> Numbers:
+        """Decayed number of remembered successes."""
+        found = np.zeros(len(rows))
         has, slots = self._slots(rows)
-        if not len(has):
-            return found
+        found[has] = self._support.at(slots, now)[:, _COUNT]
+        return found
+
+    def _nearest(self, query: Vectors, slots: NDArray[np.intp]) -> Numbers:
+        """Mean cosine of the query to the ``NEAREST`` most similar of each slot's newest queries."""
+        if not len(slots):
+            return np.zeros(0)
         rings = [self._recent[slot][: self._written[slot]] for slot in slots.tolist()]
         lengths = np.array([len(ring) for ring in rings])
         similarities = np.full((len(rings), max(lengths.max(), NEAREST)), -np.inf, dtype=np.float32)
         for own, ring in zip(similarities, rings, strict=True):
             np.dot(ring, query, out=own[: len(ring)])
         best = np.partition(similarities, similarities.shape[1] - NEAREST, axis=1)[:, -NEAREST:]
-        found[has] = np.where(np.isfinite(best), best, 0.0).sum(axis=1) / np.minimum(lengths, NEAREST)
-        return found
-
-    def support(self, rows: NDArray[np.intp], now: float) -> Numbers:
-        """Decayed number of remembered successes."""
-        return self._supports(rows, now)[:, _COUNT]
-
-    def debiased_support(self, rows: NDArray[np.intp], now: float) -> Numbers:
-        """The same with each success counted min(1/θ, 10): as if every rank had been looked at."""
-        return self._supports(rows, now)[:, _DEBIASED]
-
-    def _supports(self, rows: NDArray[np.intp], now: float) -> Numbers:
-        found = np.zeros((len(rows), 2))
-        has, slots = self._slots(rows)
-        found[has] = self._support.at(slots, now)
-        return found
+        return np.asarray(np.where(best > -np.inf, best, 0.0).sum(axis=1) / np.minimum(lengths, NEAREST))
 
     def _slot(self, row: int) -> int:
         """Where the skill's history lies, made where it has none yet."""

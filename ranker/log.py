@@ -7,20 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import msgspec
 import numpy as np
 import polars as pl
 
-from analytics.tables import Tables
 from pickwise.settings import Settings
 from pickwise.skills import Skill
 from ranker.labels import Label, label, outcome_of
 from ranker.state import State
 from ranker.turns import SCORES, Ended, Registered, Turn
 from ranker.vectors import VectorCache, skill_text
+
+if TYPE_CHECKING:
+    import duckdb
 
 #: Facts dated further ahead of the clock than this are left out: one wrong clock must not make all else look old.
 MAX_AHEAD_S = 86_400.0
@@ -83,6 +84,8 @@ class Log:
 
 def read_log(data_dir: Path, settings: Settings, project: str, until: float | None = None) -> Log:
     """The log of a project as of ``until`` (Unix seconds; now where absent)."""
+    from analytics.tables import Tables  # with all that folds tables, which who is given a log can do without
+
     connection = Tables(data_dir).connect()
     try:
         return read_connection(connection, settings, project, until)

@@ -14,6 +14,7 @@ import numpy as np
 from ranker import blend, features
 from ranker.decay import Numbers
 from ranker.files import project_folder, write_atomically
+from ranker.trees import Trees, TreesUnusable
 
 if TYPE_CHECKING:
     import lightgbm as lgb
@@ -44,7 +45,7 @@ class ModelMeta(msgspec.Struct, kw_only=True):
 class Model:
     """A blend and the trees boosted on top of it."""
 
-    booster: lgb.Booster
+    booster: lgb.Booster | Trees
     meta: ModelMeta
 
     def score(self, matrices: Sequence[features.Matrix]) -> list[Numbers]:
@@ -73,7 +74,7 @@ def model_version(model_text: str, coefficients: Mapping[str, float]) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def save(data_dir: Path, project: str, booster: lgb.Booster, meta: ModelMeta) -> Path:
+def save(data_dir: Path, project: str, booster: lgb.Booster | Trees, meta: ModelMeta) -> Path:
     """Write a model under its version; the meta file comes last and makes it whole."""
     folder = _folder(data_dir, project, meta.version)
     write_atomically(folder / "model.txt", booster.model_to_string().encode())
@@ -100,10 +101,10 @@ def load(data_dir: Path, project: str, version: str, embedding_version: str) -> 
         raise ModelUnusable(
             f"model {version} was trained on vectors of {meta.embedding_version}, in force is {embedding_version}"
         )
-    # Imported here: with all that it brings along it takes 120 MiB, and most installations have no model for long.
-    import lightgbm as lgb
-
-    return Model(lgb.Booster(model_str=text.decode()), meta)
+    try:
+        return Model(Trees(text.decode()), meta)
+    except TreesUnusable as error:
+        raise ModelUnusable(f"model {version} of project {project} can't be used: {error}") from error
 
 
 def meta_of(data_dir: Path, project: str, version: str) -> ModelMeta | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ranker import blend, features
@@ -21,26 +22,35 @@ if TYPE_CHECKING:
     from ranker.models import Model
 
 
+#: Up to so many trees adding up their leaves is faster than a sparse product.
+_FEW = 16
+
+
 class PathContributions:
     """The contributions of every leaf of a model, looked up by the leaves that candidates fall into."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self.names = model.meta.features
-        self._columns = [features.NAMES.index(name) for name in self.names]
+        columns = [features.NAMES.index(name) for name in self.names]
+        #: Where a matrix has the model's features: all of it, or some columns.
+        self._columns = slice(None) if tuple(self.names) == features.NAMES else columns
         #: Column of each term of the blend.
         self._terms = [self.names.index(term.feature) for term in blend.TERMS] if model.meta.blend else []
         trees = model.booster.dump_model()["tree_info"]
         sizes = [tree["num_leaves"] for tree in trees]
         #: First leaf of each tree in the table.
         self._first = np.cumsum([0, *sizes])[:-1]
-        self._table = np.zeros((sum(sizes), len(self._columns) + 1))
+        table = np.zeros((sum(sizes), len(self.names) + 1))
         for tree, first in zip(trees, self._first, strict=True):
             root = tree["tree_structure"]
-            path = np.zeros(self._table.shape[1])
+            path = np.zeros(table.shape[1])
             path[-1] = _expected(root)[0]
             for leaf, contributions in _leaves(root, path):
-                self._table[first + leaf] = contributions
+                table[first + leaf] = contributions
+        #: The features that any tree asks for, and what each leaf adds to them.
+        self._used = np.flatnonzero(table.any(axis=0))
+        self._table = np.ascontiguousarray(table[:, self._used])
 
     def of(self, matrix: features.Matrix) -> Numbers:
         """Of one list: a matrix with the columns of ``features.NAMES``.
@@ -48,14 +58,21 @@ class PathContributions:
         Shape (rows, features of the model + 1), the last column is the base; the rows sum to the scores.
         """
         leaves = self._model.booster.predict(matrix[:, self._columns], pred_leaf=True, num_threads=1)
-        rows, trees = len(matrix), len(self._first)
-        met = np.asarray(leaves, dtype=np.intp).reshape(rows, trees) + self._first
-        starts = trees * np.arange(rows + 1)
-        taken = csr_array((np.ones(met.size), met.ravel(), starts), shape=(rows, len(self._table)))
-        found = np.asarray(taken @ self._table)
+        met = np.asarray(leaves, dtype=np.intp).reshape(len(matrix), len(self._first)) + self._first
+        found = np.zeros((len(matrix), len(self.names) + 1))
+        found[:, self._used] = self._summed(met)
         if self._model.meta.blend:
             found[:, self._terms] += self._model.blended(matrix)
         return found
+
+    def _summed(self, met: NDArray[np.intp]) -> Numbers:
+        """What the leaves of each row add together."""
+        rows, trees = met.shape
+        if trees <= _FEW:
+            return np.asarray(self._table[met].sum(axis=1))
+        starts = trees * np.arange(rows + 1)
+        taken = csr_array((np.ones(met.size), met.ravel(), starts), shape=(rows, len(self._table)))
+        return np.asarray(taken @ self._table)
 
 
 def _leaves(node: dict[str, Any], path: Numbers) -> Iterator[tuple[int, Numbers]]:

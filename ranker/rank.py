@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from ranker.decay import Numbers
 from ranker.examination import SHUFFLED_DEPTH
 from ranker.features.base import Context
 from ranker.interleave import team_draft
+from ranker.log import Log
 from ranker.ranks import order
 from ranker.recall import decode_recall
 from ranker.serving import Projects, Served
@@ -56,8 +57,15 @@ class Ranker:
     Safe to use from several threads.
     """
 
-    def __init__(self, data_dir: Path, settings: Settings, seed: int | None = None) -> None:
-        self.projects = Projects(data_dir, settings)
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: Settings,
+        seed: int | None = None,
+        read: Callable[[str], Log] | None = None,
+    ) -> None:
+        """``read`` as for ``Projects``."""
+        self.projects = Projects(data_dir, settings, read)
         self._rng = np.random.default_rng(seed)
 
     def close(self) -> None:
@@ -87,8 +95,11 @@ class Ranker:
         rankers = served.rankers(asked.session_id or "")
         turn = _turn(asked, served)
         with served.lock:
-            known = served.known(turn.skill_ids)
-            scored = [_scored(turn, ranker) for ranker in rankers]
+            context = Context(turn, served.state)
+            known = served.known(context.rows)
+            is_learned = bool(turn.skill_ids) and any(ranker.paths for ranker in rankers)
+            matrix = features.compute(context) if is_learned else None
+            scored = [_scored(context, matrix, ranker) for ranker in rankers]
         placed = _order(scored[0][0], known)
         randomized, propensities = False, np.ones(len(placed))
         if asked.explore:
@@ -188,9 +199,8 @@ def _cut(query: str) -> str:
 def _order(scores: Numbers, known: np.ndarray) -> list[int]:
     """Known skills by score, then unknown ones as they came."""
     best_first = order(scores)
-    return [int(index) for index in best_first if known[index]] + [
-        index for index in range(len(scores)) if not known[index]
-    ]
+    found: list[int] = np.concatenate([best_first[known[best_first]], np.flatnonzero(~known)]).tolist()
+    return found
 
 
 def _shown(scores: Numbers, known: np.ndarray) -> list[float]:
@@ -202,7 +212,8 @@ def _shown(scores: Numbers, known: np.ndarray) -> list[float]:
 
 def _turn(asked: RankRequest, served: Served) -> Turn:
     query = _cut(asked.query)
-    scores = {name: _numbers([getattr(candidate, name) for candidate in asked.candidates]) for name in SCORES}
+    scores = np.array([[getattr(candidate, name) for candidate in asked.candidates] for name in SCORES], dtype=float)
+    scores[np.isinf(scores)] = np.nan
     intent = asked.intent or Intent()
     return Turn(
         selection_id="",
@@ -210,7 +221,7 @@ def _turn(asked: RankRequest, served: Served) -> Turn:
         query=query,
         vector=served.embed(query),
         skill_ids=[candidate.skill_id for candidate in asked.candidates],
-        scores=scores,
+        scores=dict(zip(SCORES, scores, strict=True)),
         model=asked.model or "",
         session_id=asked.session_id or "",
         language=asked.language,
@@ -221,25 +232,18 @@ def _turn(asked: RankRequest, served: Served) -> Turn:
     )
 
 
-def _numbers(values: list[float | None]) -> Numbers:
-    """NaN where there is none, or one that is not finite."""
-    found = np.array(values, dtype=np.float64)
-    found[np.isinf(found)] = np.nan
-    return found
-
-
-def _scored(turn: Turn, served: Served) -> tuple[Numbers, list[dict[str, float]]]:
+def _scored(context: Context, matrix: features.Matrix | None, served: Served) -> tuple[Numbers, list[dict[str, float]]]:
     """Scores and, for each candidate, what each term or feature adds to its score.
 
     Features of a model that add nothing to any of them are left out.
     """
-    if not turn.skill_ids:
+    if not context.turn.skill_ids:
         return np.zeros(0), []
-    if served.paths is None:
-        parts = served.formula_terms(turn)
+    if served.paths is None or matrix is None:
+        parts = served.formula_terms(context)
         columns, names = np.column_stack(list(parts.values())), list(parts)
     else:
-        columns = served.paths.of(features.compute(Context(turn, served.state)))
+        columns = served.paths.of(matrix)
         names = [*served.paths.names, "base"]
         kept = np.flatnonzero(columns.any(axis=0))
         columns, names = columns[:, kept], [names[column] for column in kept]

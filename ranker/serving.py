@@ -7,12 +7,16 @@ is refused, and the last good one is served on.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,16 +24,17 @@ from numpy.typing import NDArray
 
 from pickwise.embed import Vectors
 from pickwise.settings import Settings
-from ranker import formula, weights
+from ranker import formula
 from ranker.artefacts import Artefacts
 from ranker.beside import Beside, load_beside
 from ranker.decay import Numbers
+from ranker.factors import position_factors
+from ranker.features.base import Context
 from ranker.log import Fact, Log, ends, entries, ordered, read_log, turns
 from ranker.models import Model, ModelUnusable, load
 from ranker.paths import PathContributions
 from ranker.recall import Recall, recall_of
 from ranker.state import UNKNOWN, State
-from ranker.turns import Turn
 from ranker.vectors import VectorCache, load_vectors
 from ranker.weights_document import SkillEntry, WeightsDocument
 from ranker.weights_store import WeightsStore
@@ -38,6 +43,10 @@ log = logging.getLogger(__name__)
 
 #: Facts that the served state takes in at once: about a millisecond.
 _FED_AT_ONCE = 32
+#: Projects that are held at once, and numbers that the vectors of all of them hold, 4 bytes each: beyond, the project
+#: that was asked longest ago is dropped, and loaded again when it is asked. The newest one always stays.
+MOST_PROJECTS = 200
+MOST_CELLS = 50_000_000
 
 
 @dataclass
@@ -62,11 +71,9 @@ class Served:
     taken: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def known(self, skill_ids: Sequence[str]) -> NDArray[np.bool_]:
+    def known(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Which skills are registered or were ever offered; all of them where the project knows none."""
-        if not self.state.row_of:
-            return np.ones(len(skill_ids), dtype=bool)
-        return np.asarray(self.state.rows(skill_ids) != UNKNOWN)
+        return np.asarray(rows != UNKNOWN) if self.state.row_of else np.ones(len(rows), dtype=bool)
 
     def is_quick(self, query: str) -> bool:
         """Whether the query needs no embedding any more."""
@@ -83,32 +90,32 @@ class Served:
     def embed(self, query: str) -> Vectors:
         return self.vectors.one(query) if self.vectors else np.zeros(0, dtype=np.float32)
 
-    def formula_terms(self, turn: Turn) -> dict[str, Numbers]:
+    def formula_terms(self, context: Context) -> dict[str, Numbers]:
         """The terms of the score before any model, from the served weights."""
-        prior = self._prior(turn)
+        turn = context.turn
         entry = [self.document.skills.get(skill_id) for skill_id in turn.skill_ids]
+        if self.state.row_of:
+            prior = context.success.prior
+        else:
+            prior = np.array([0.5 if found is None else _domain_rate(found) for found in entry])
         heat = np.array([0.5 if found is None else found.heat for found in entry])
         success = np.array([p if found is None else found.success for found, p in zip(entry, prior, strict=True)])
         return formula.terms(turn.scores, heat, success, prior)
-
-    def _prior(self, turn: Turn) -> Numbers:
-        """Success of each candidate's domain."""
-        if self.state.row_of:
-            return self.state.success.at(self.state.rows(turn.skill_ids), turn.time).prior
-        found = [self.document.skills.get(skill_id) for skill_id in turn.skill_ids]
-        return np.array([0.5 if entry is None else _domain_rate(entry) for entry in found])
 
 
 class Projects:
     """What is served, by project; loaded at the first request for it."""
 
-    def __init__(self, data_dir: Path, settings: Settings) -> None:
+    def __init__(self, data_dir: Path, settings: Settings, read: Callable[[str], Log] | None = None) -> None:
+        """``read``: the log of a project; absent, this process reads it."""
         self._data_dir = Path(data_dir)
         self._settings = settings
+        self._read = read or partial(read_log, self._data_dir, settings)
         self._store = WeightsStore(self._data_dir)
         self._artefacts = Artefacts(self._data_dir)
         self._vectors: VectorCache | None = None
-        self._served: dict[str, Served] = {}
+        #: The one that was asked last comes last.
+        self._served: OrderedDict[str, Served] = OrderedDict()
         self._loading: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -123,7 +130,7 @@ class Projects:
 
         Who comes while it is loaded the first time, after a restart, is served from the weights alone.
         """
-        served = self._served.get(project)
+        served = self.loaded(project)
         if served is not None:
             return served
         loading = self._loading.get(project)
@@ -132,12 +139,16 @@ class Projects:
         return self.reload(project)
 
     def loaded(self, project: str) -> Served | None:
-        """What is served now, None where the first call has to load it."""
-        return self._served.get(project)
+        """What is served now, None where the next call has to load it."""
+        served = self._served.get(project)
+        if served is not None:
+            with suppress(KeyError):  # another thread has just dropped it
+                self._served.move_to_end(project)
+        return served
 
     def with_recall(self, project: str) -> Served:
         """The same with recall by history, which is made at the first call for it and kept fresh from then on."""
-        served = self._served.get(project)
+        served = self.loaded(project)
         return served if served and served.recall is not None else self.reload(project, with_recall=True)
 
     def look(self) -> None:
@@ -146,7 +157,8 @@ class Projects:
             try:
                 pointer = self._store.pointer(project)
                 now = (pointer.version, pointer.interleaving) if pointer else None
-                if now is not None and now != (served.fed, served.beside.interleaving):
+                is_stale = now is not None and now != (served.fed, served.beside.interleaving)
+                if is_stale and project in self._served:
                     self.reload(project)
             except Exception:
                 log.exception("project %s: the last good weights are served on", project)
@@ -176,19 +188,33 @@ class Projects:
             if with_recall and before is not None and before.recall is not None:
                 return before  # another call has just made it
             served = self._load(project, before, with_recall)
-            self._served[project] = served
+            self._keep(project, served)
+            _give_back()
             return served
+
+    def _keep(self, project: str, served: Served) -> None:
+        """In the place of what was served before, else as the newest, for which the oldest may have to go."""
+        with self._lock:
+            self._served[project] = served
+            while len(self._served) > MOST_PROJECTS or (len(self._served) > 1 and self._cells() > MOST_CELLS):
+                oldest, _ = self._served.popitem(last=False)
+                loading = self._loading.get(oldest)
+                if loading is not None and not loading.locked():
+                    del self._loading[oldest]
+
+    def _cells(self) -> int:
+        return sum(served.state.cells for served in list(self._served.values()))
 
     def _load(self, project: str, before: Served | None, with_recall: bool) -> Served:
         document = self._store.document(project)
         model = self._model(project, document, before)
         has_vectors = model is not None or with_recall or (before is not None and before.vectors is not None)
-        read = read_log(self._data_dir, self._settings, project)
+        read = self._read(project)
         if before is not None and before.model is model and (before.vectors is not None) == has_vectors:
             served = replace(before, document=document, fed=document.version)
         else:
             vectors = self._embedder() if has_vectors else None
-            factors = weights.position_factors(self._data_dir, project)
+            factors = position_factors(self._data_dir, project)
             state = State(vectors.dimension if vectors else 0, factors)
             paths = PathContributions(model) if model else None
             served = Served(document, model, vectors, state, document.version, paths)
@@ -243,6 +269,13 @@ def _watch(watched: weakref.ref[Projects], closed: threading.Event, poll_s: floa
             return
         projects.look()
         del projects
+
+
+def _give_back() -> None:
+    """Hand what loading took to the system again: the C library would keep it, 30 MiB of 16,000 turns."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # the GNU C library's
+        trim(0)
 
 
 def _domain_rate(entry: SkillEntry) -> float:

@@ -25,21 +25,24 @@ from ranker.words import WordHistory, query_terms
 LATENCY_HALF_LIFE_DAYS = 14.0
 #: Row of every skill that is not known (yet); nothing is ever counted there.
 UNKNOWN = 0
+#: A script as a number.
+SCRIPT_CODES = {"latin": 0.0, "cjk": 1.0, "other": 2.0}
 
 
 @dataclass(slots=True)
 class KnownSkill:
-    """What is known of a skill besides its counters."""
+    """The words that are known of a skill."""
 
     skill_id: str
     terms: frozenset[str] = frozenset()
-    script: str = "other"
     domain: str = ""
     actions: frozenset[str] = frozenset()
     objects: frozenset[str] = frozenset()
-    description_words: float = np.nan
-    first_seen: float = np.nan
-    registered: bool = False
+
+
+#: What is known of each skill as a number; NaN where it isn't.
+_FACTS = np.dtype([("script", "f8"), ("description_words", "f8"), ("first_seen", "f8"), ("registered", "?")])
+_NO_FACTS = np.array((SCRIPT_CODES["other"], np.nan, np.nan, False), dtype=_FACTS)
 
 
 @dataclass
@@ -59,7 +62,9 @@ class State:
         self.words = WordHistory()
         self.transitions = Transitions()
         self.latency = DecayedSums(LATENCY_HALF_LIFE_DAYS, width=2)
+        #: By row: the vector of its description, and what else is a number.
         self.descriptions = np.zeros((0, self.dimension), dtype=np.float32)
+        self.facts = np.zeros(0, dtype=_FACTS)
         self._grow(1)
 
     def rows(self, skill_ids: Iterable[str]) -> NDArray[np.intp]:
@@ -70,6 +75,11 @@ class State:
     def models(self) -> list[str]:
         """Calling models that a ranked list was shown to."""
         return self.heat.models
+
+    @property
+    def cells(self) -> int:
+        """How many numbers its vectors hold: they take more memory than all else."""
+        return self.descriptions.size + self.history.cells
 
     def feed(self, fact: Turn | Ended | Registered) -> None:
         """Take a fact in. Facts come in the order of their times; late ones count all the same."""
@@ -82,10 +92,8 @@ class State:
 
     def _offered(self, turn: Turn) -> None:
         rows = np.array([self._row(skill_id) for skill_id in turn.skill_ids], dtype=np.intp)
-        for row in rows:
-            known = self.skills[row]
-            if not known.first_seen <= turn.time:
-                known.first_seen = turn.time
+        seen = self.facts["first_seen"]
+        seen[rows] = np.fmin(seen[rows], turn.time)
         self.words.asked(query_terms(turn.query), turn.time)
         if turn.previous_skill_id:
             for index in turn.picked:
@@ -114,10 +122,11 @@ class State:
         row = self._row(entry.skill_id)
         known = self.skills[row]
         text = f"{split_name(entry.name)} {entry.description}"
-        known.terms, known.script = frozenset(terms(text)), script(text)
+        known.terms = frozenset(terms(text))
         known.domain, known.actions, known.objects = entry.domain, entry.actions, entry.objects
-        known.description_words = float(len(entry.description.split()))
-        known.registered = True
+        facts = self.facts[row]
+        facts["script"], facts["registered"] = SCRIPT_CODES[script(text)], True
+        facts["description_words"] = len(entry.description.split())
         self.descriptions[row] = entry.vector
         self.success.set_domain(row, entry.domain)
 
@@ -139,7 +148,9 @@ class State:
         self.heat.grow(rows)
         self.success.grow(rows)
         self.latency.grow(rows)
-        have = len(self.descriptions)
+        have = len(self.facts)
         if rows > have:
-            added = np.zeros((max(rows, 2 * have, 64) - have, self.dimension), dtype=np.float32)
-            self.descriptions = np.concatenate([self.descriptions, added])
+            room = max(rows, 2 * have, 64)
+            descriptions, facts = np.zeros((room, self.dimension), np.float32), np.full(room, _NO_FACTS)
+            descriptions[:have], facts[:have] = self.descriptions, self.facts
+            self.descriptions, self.facts = descriptions, facts

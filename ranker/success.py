@@ -80,25 +80,33 @@ class SuccessCounts:
     def __init__(self) -> None:
         self._decayed = DecayedSums(HALF_LIFE_DAYS, width=2)
         self._plain = np.zeros((0, 2))
-        self._domain_of: list[str] = []
-        self._domains: dict[str, _Domain] = {}
+        #: Domains by number, the number of each by name and by skill row, and p_d and κ of each.
+        self._domains = [_Domain()]
+        self._number = {"": 0}
+        self._domain_of = np.zeros(0, dtype=np.intp)
+        self._priors = np.array([[self._domains[0].prior, self._domains[0].kappa]])
 
     def grow(self, rows: int) -> None:
         self._decayed.grow(rows)
         if rows > len(self._plain):
-            grown = np.zeros((max(rows, 2 * len(self._plain), 64), 2))
-            grown[: len(self._plain)] = self._plain
-            self._plain = grown
-        self._domain_of.extend([""] * (rows - len(self._domain_of)))
+            have, room = len(self._plain), max(rows, 2 * len(self._plain), 64)
+            plain, domain_of = np.zeros((room, 2)), np.zeros(room, dtype=np.intp)
+            plain[:have], domain_of[:have] = self._plain, self._domain_of
+            self._plain, self._domain_of = plain, domain_of
 
     def set_domain(self, row: int, domain: str) -> None:
         """Move a skill, with what it has counted so far, into a domain."""
-        if domain == self._domain_of[row]:
+        number = self._number.setdefault(domain, len(self._domains))
+        if number == len(self._domains):
+            self._domains.append(_Domain())
+            self._priors = np.concatenate([self._priors, self._priors[:1]])
+            self._tell(number)
+        if number == self._domain_of[row]:
             return
         successes, calls = self._plain[row]
         if calls:
             self._shift(row, -successes, -calls)
-        self._domain_of[row] = domain
+        self._domain_of[row] = number
         if calls:
             self._shift(row, successes, calls)
             self._plain[row] = successes, calls
@@ -112,12 +120,9 @@ class SuccessCounts:
 
     def at(self, rows: NDArray[np.intp], now: float) -> Success:
         decayed = self._decayed.at(rows, now)
-        names = [self._domain_of[row] for row in rows]
-        domains = {name: self._domains.get(name) or _Domain() for name in set(names)}
-        known = {name: (domain.prior, domain.kappa) for name, domain in domains.items()}
-        prior, kappa = np.array([known[name] for name in names]).reshape(len(names), 2).T
+        prior, kappa = self._priors[self._domain_of[rows]].T
         success = (decayed[:, _OK] + kappa * prior) / (decayed[:, _FINISHED] + kappa)
-        logit = np.clip(_logit(success) - _logit(prior), -MAX_LOGIT, MAX_LOGIT)
+        logit = np.minimum(np.maximum(_logit(success) - _logit(prior), -MAX_LOGIT), MAX_LOGIT)
         return Success(success, logit, decayed[:, _FINISHED], prior, kappa)
 
     def counts(self, row: int) -> tuple[int, int]:
@@ -127,7 +132,8 @@ class SuccessCounts:
 
     def _shift(self, row: int, successes: float, calls: float) -> None:
         """Add counts of one skill to its own and its domain's sums."""
-        domain = self._domains.setdefault(self._domain_of[row], _Domain())
+        number = int(self._domain_of[row])
+        domain = self._domains[number]
         old_s, old_n = self._plain[row]
         new_s, new_n = old_s + successes, old_n + calls
         domain.successes += successes
@@ -136,6 +142,10 @@ class SuccessCounts:
         domain.squares += new_n**2 - old_n**2
         domain.spread += (new_s**2 / new_n if new_n else 0.0) - (old_s**2 / old_n if old_n else 0.0)
         self._plain[row] = new_s, new_n
+        self._tell(number)
+
+    def _tell(self, number: int) -> None:
+        self._priors[number] = self._domains[number].prior, self._domains[number].kappa
 
 
 def judges_skill(ok: bool | None, error_kind: str | None) -> bool:
@@ -175,5 +185,5 @@ def success_by_skill(calls: pl.DataFrame, now: float) -> pl.DataFrame:
 
 
 def _logit(p: Numbers) -> Numbers:
-    clipped = np.clip(p, 1e-9, 1 - 1e-9)
+    clipped = np.minimum(np.maximum(p, 1e-9), 1 - 1e-9)
     return np.asarray(np.log(clipped / (1 - clipped)))

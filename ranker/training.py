@@ -1,27 +1,25 @@
 """A blend, and LightGBM lambdarank on top of it, that learn from skips and tell attraction from position.
 
-`position` codes (calling model, rank), so LightGBM fits a bias to each and ranks by what is left. How strongly these
-biases are regularised decides whether that works, and an unweighted validation picks the naive model: regularisation
-and number of trees are chosen together by the IPS-weighted NDCG@5 of the validation slice. LightGBM tells the learned
-biases only through its logger, at `verbosity=2`.
+`position` of LightGBM codes (calling model, rank), so it fits a bias to each and ranks by what is left. How strongly
+these biases are regularised decides whether that works, and an unweighted validation picks the naive model:
+regularisation and number of trees are chosen together by the IPS-weighted NDCG@5 of the validation slice.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import lightgbm as lgb
 import numpy as np
 
 from ranker import blend, features, logit
+from ranker.blend_fit import asked_anew, fit_blend
 from ranker.dataset import Group, Progress, positions
 from ranker.decay import Numbers
-from ranker.examination import MAX_INVERSE, Curves, theta_from_factors
+from ranker.examination import MAX_INVERSE, Curves
+from ranker.logit import Prior
 from ranker.ranks import ranks
 
 if TYPE_CHECKING:
@@ -44,10 +42,6 @@ THREADS = 1
 
 #: w(calling model, rank) = min(1/θ, 10)
 PickWeight = Callable[[str, int], float]
-
-_FACTOR_HEADER = re.compile(r"position\s+bias_factor")
-_FACTOR = re.compile(r"\]\s+(\d+)\s+([-+0-9.eE]+|nan|inf|-inf)\s*$")
-_LOGGER = Lock()
 
 
 class TooLittle(ValueError):  # noqa: N818 - a finding, not a fault
@@ -94,7 +88,7 @@ class Trained:
     coefficients: Numbers
     best: Trial
     trials: list[Trial]
-    #: exp(b_k - b_1) by calling model, of the least regularised fit: regularisation shrinks them towards 1
+    #: θ by calling model, exp(c_k - c_1) of the blend's offsets.
     curves: Curves
 
 
@@ -118,26 +112,25 @@ def train(
 ) -> Trained:
     """Fit the blend and trees on top of it, with what had the best IPS-weighted NDCG@5 on validation, on both slices.
 
-    ``known``: θ by calling model where it is known; for the others the position factors of an unregularised fit stand
-    in. At most ``TRIALS`` settings are tried, or as many as ``budget_s`` seconds allow; the same data, seed and number
-    of trials give the same model. Raises TooLittle.
+    ``known``: θ by calling model where it is known. At most ``TRIALS`` settings are tried, or as many as ``budget_s``
+    seconds allow; the same data, seed and number of trials give the same model. Raises TooLittle.
     """
     check(train_groups, validation)
     usable = [group for group in train_groups if group.has_contrast]
     if progress:
-        progress("training: position factors")
-    newest = usable[-SEARCH_GROUPS:]
-    _, curves = fit(newest, None, LEAST_REGULARISED, seed)
+        progress("training: the blend and position factors")
+    coefficients, curves = fit_blend(usable, known)
     weight = weight_from_curves({**curves, **known})
-    tried = search(newest, validation, fit_blend(usable, weight), weight, seed, budget_s, progress)
+    new = asked_anew([*train_groups, *validation])[len(train_groups) :]
+    tried = search(usable[-SEARCH_GROUPS:], validation, new, coefficients, weight, seed, budget_s, progress)
     best = max(
         (trial for trial in tried if trial.is_worth_it), key=lambda trial: trial.ndcg_at_5, default=tried[0].bare()
     )
     usable += [group for group in validation if group.has_contrast]
     if progress:
         progress(f"training: the best of {len(tried)} on all {len(usable):,} lists")
-    coefficients = fit_blend(usable, weight)
-    booster, _ = fit(usable, blended(coefficients, usable), best.parameters, seed)
+    coefficients, curves = fit_blend(usable, known)
+    booster = fit(usable, blended(coefficients, usable), best.parameters, seed)
     kept = lgb.Booster(model_str=booster.model_to_string(num_iteration=best.trees))
     return Trained(kept, coefficients, best, tried, curves)
 
@@ -145,18 +138,23 @@ def train(
 def search(
     groups: Sequence[Group],
     validation: Sequence[Group],
+    is_new: Sequence[bool],
     coefficients: Numbers,
     weight: PickWeight,
     seed: int,
     budget_s: float,
     progress: Progress | None = None,
 ) -> list[Trial]:
-    """Tried hyperparameters, by Optuna's tree-structured Parzen estimator; the regularisations of the design first."""
+    """Tried hyperparameters, by Optuna's tree-structured Parzen estimator; the regularisations of the design first.
+
+    Trees are worth it by the lists of ``validation`` that ``is_new`` marks: their queries are in no training list.
+    """
     # Imported here: serving ranks without it.
     import optuna
 
     found: list[Trial] = []
     base, validation_base = blended(coefficients, groups), blended(coefficients, validation)
+    anew = [place for place, new in enumerate(is_new) if new]
 
     def quality(trial: optuna.Trial) -> float:
         if progress:
@@ -167,15 +165,12 @@ def search(
             leaves=trial.suggest_int("leaves", 4, 15),
             min_rows=trial.suggest_int("min_rows", 20, 200, log=True),
         )
-        booster, _ = fit(groups, base, parameters, seed)
-        by_trees = [
-            picked_gains(validation, _on_top(booster, validation_base, validation, trees), weight)
-            for trees in CHECKPOINTS
-        ]
-        values = [float(gains @ weights / weights.sum()) for gains, weights in by_trees]
+        booster = fit(groups, base, parameters, seed)
+        by_trees = [_on_top(booster, validation_base, validation, trees) for trees in CHECKPOINTS]
+        values = [weighted_ndcg(validation, scores, weight) for scores in by_trees]
         best = int(np.argmax(values))
-        lead, error = _mean_and_error(by_trees[best][0] - by_trees[0][0], by_trees[best][1])
-        is_worth_it = lead > WORTH * error and effective_sample(by_trees[best][1]) >= MIN_EFFECTIVE_SAMPLE
+        bare, better = ([scores[place] for place in anew] for scores in (by_trees[0], by_trees[best]))
+        is_worth_it = _is_better([validation[place] for place in anew], better, bare, weight)
         found.append(Trial(parameters, CHECKPOINTS[best], values[best], values[0], is_worth_it))
         return values[best]
 
@@ -187,19 +182,28 @@ def search(
     return found
 
 
-def fit_blend(groups: Sequence[Group], weight: PickWeight) -> Numbers:
-    """Coefficients of the blend from every succeeded pick of the groups."""
-    inputs = [blend.inputs(group.features) for group in groups]
-    return fit_line(groups, inputs, weight, blend.PRIOR, blend.PRIOR_STRENGTH)
+def _is_better(groups: Sequence[Group], new: Sequence[Numbers], old: Sequence[Numbers], weight: PickWeight) -> bool:
+    """Whether ``new`` leads by more than ``WORTH`` standard errors, on enough picks."""
+    (gains, weights), (before, _) = picked_gains(groups, new, weight), picked_gains(groups, old, weight)
+    if effective_sample(weights) < MIN_EFFECTIVE_SAMPLE:
+        return False
+    lead, error = _mean_and_error(gains - before, weights)
+    return lead > WORTH * error
 
 
 def fit_line(
     groups: Sequence[Group], inputs: Sequence[Numbers], weight: PickWeight, prior: Numbers, strength: float
 ) -> Numbers:
-    """Coefficients of a line from every succeeded pick; ``inputs``: (candidates, inputs) a group."""
+    """Coefficients of a line from every succeeded pick; ``inputs``: (candidates, inputs) a group.
+
+    ``strength``: how many picks the prior counts for, its deviations being 1 ÷ (√strength·spread of the inputs).
+    """
     picks = [(place, int(index)) for place, group in enumerate(groups) for index in group.succeeded]
     weights = [weight(groups[place].turn.model, index + 1) for place, index in picks]
-    return logit.fit([inputs[place] for place, _ in picks], [index for _, index in picks], weights, prior, strength)
+    lists = [inputs[place] for place, _ in picks]
+    spread = np.maximum(np.concatenate(lists).std(axis=0), 1e-3) if lists else np.ones(len(prior))
+    normal = Prior(prior, 1 / (np.sqrt(strength) * spread))
+    return logit.fit(lists, [index for _, index in picks], weights, normal)[0]
 
 
 def fit(
@@ -208,12 +212,9 @@ def fit(
     parameters: Parameters,
     seed: int,
     naive: bool = False,
-) -> tuple[lgb.Booster, Curves]:
-    """One lambdarank fit on top of the scores ``base`` (none: from zero), and the θ curves of its position factors.
-
-    ``naive`` ignores positions (for comparison).
-    """
-    codes, meaning = positions(groups)
+) -> lgb.Booster:
+    """One lambdarank fit on top of the scores ``base`` (none: from zero). ``naive`` ignores positions (to compare)."""
+    codes, _ = positions(groups)
     options = {
         "objective": "lambdarank",
         "lambdarank_position_bias_regularization": parameters.regularisation,
@@ -228,7 +229,7 @@ def fit(
         "deterministic": True,
         "force_row_wise": True,
         "num_threads": THREADS,
-        "verbosity": 2,
+        "verbosity": -1,
     }
     data = lgb.Dataset(
         np.concatenate([group.features for group in groups]),
@@ -237,11 +238,9 @@ def fit(
         position=None if naive else codes,
         init_score=None if base is None else np.concatenate(base),
         feature_name=list(features.NAMES),
-        params={"verbosity": 2},
+        params={"verbosity": -1},
     )
-    with _captured() as lines:
-        booster = lgb.train(options, data, num_boost_round=CHECKPOINTS[-1])
-    return booster, {} if naive else _curves(lines, meaning)
+    return lgb.train(options, data, num_boost_round=CHECKPOINTS[-1])
 
 
 def blended(coefficients: Numbers, groups: Sequence[Group]) -> list[Numbers]:
@@ -306,48 +305,3 @@ def weight_from_curves(curves: Curves) -> PickWeight:
         return min(1 / theta, MAX_INVERSE) if theta > 0 else MAX_INVERSE
 
     return weight
-
-
-class _Lines:
-    """A logger that keeps what LightGBM says."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def info(self, message: str) -> None:
-        self.lines.append(message)
-
-    def warning(self, message: str) -> None:
-        self.lines.append(message)
-
-
-class _Silent:
-    def info(self, message: str) -> None:
-        del message
-
-    def warning(self, message: str) -> None:
-        del message
-
-
-@contextmanager
-def _captured() -> Iterator[list[str]]:
-    """What LightGBM logs meanwhile. Its logger is one for the process: one training at a time."""
-    with _LOGGER:
-        logger: Any = _Lines()
-        lgb.register_logger(logger)
-        try:
-            yield logger.lines
-        finally:
-            lgb.register_logger(_Silent())
-
-
-def _curves(lines: Sequence[str], meaning: Sequence[tuple[str, int]]) -> dict[str, list[float]]:
-    """θ by calling model from the last table of position factors that was logged."""
-    headers = [index for index, line in enumerate(lines) if _FACTOR_HEADER.search(line)]
-    factors: dict[str, dict[int, float]] = {}
-    for line in lines[headers[-1] + 1 :] if headers else ():
-        match = _FACTOR.search(line)
-        if match:
-            model, rank = meaning[int(match[1])]
-            factors.setdefault(model, {})[rank] = float(match[2])
-    return {model: theta_from_factors(by_rank) for model, by_rank in factors.items()}

@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pickwise.embed import WORDS, Embedder, EmbedderUnavailable, Vectors, load_embedder
 from pickwise.settings import Settings
@@ -57,7 +58,7 @@ class VectorCache:
         folder.mkdir(parents=True, exist_ok=True)
         name = "".join(character if character.isalnum() or character in ".-" else "_" for character in self.version)
         self._path = folder / f"{name}.sqlite"
-        self._recent: OrderedDict[str, Vectors] = OrderedDict()
+        self._recent: OrderedDict[str, NDArray[np.float16]] = OrderedDict()
         self._lock = Lock()
         with closing(self._connect()) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -75,21 +76,22 @@ class VectorCache:
         """The vector of a text that this process embedded lately, else None."""
         with self._lock:
             found = self._recent.get(text)
-            if found is not None:
-                self._recent.move_to_end(text)
-            return found
+            if found is None:
+                return None
+            self._recent.move_to_end(text)
+        return np.asarray(found, dtype=np.float32)
 
     def one(self, text: str) -> Vectors:
         """The vector of one text, from memory where it was met lately; not written to disk."""
         found = self.met(text)
         if found is not None:
             return found
-        vector = _rounded(self.embedder.embed([text]))[0]
+        vector = self.embedder.embed([text])[0].astype(np.float16)
         with self._lock:
             self._recent[text] = vector
             if len(self._recent) > _IN_MEMORY:
                 self._recent.popitem(last=False)
-        return np.asarray(vector)
+        return np.asarray(vector, dtype=np.float32)
 
     def many(self, texts: Sequence[str]) -> Vectors:
         """Vectors of all texts, shape (len(texts), dimension); what is new is embedded in batches and kept."""
@@ -133,10 +135,6 @@ def load_vectors(data_dir: Path, settings: Settings) -> VectorCache:
 
 def _key(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _rounded(vectors: Vectors) -> Vectors:
-    return np.asarray(vectors.astype(np.float16), dtype=np.float32)
 
 
 def _read(connection: sqlite3.Connection, keys: list[bytes]) -> dict[bytes, bytes]:

@@ -17,6 +17,7 @@ from collector.tables import TABLES
 from pickwise.settings import Settings
 from ranker import canary
 from ranker.examination import PositionFactors
+from ranker.factors import factors_with, position_factors
 from ranker.log import Log, facts_of, feed, frame, read_connection
 from ranker.models import ModelMeta, meta_of
 from ranker.state import State
@@ -89,7 +90,7 @@ def _refresh(
         step = canary.next_step(connection, settings, old, history, promoted, partial(_stored, data_dir, project), now)
     finally:
         connection.close()
-    document = compute(project, log, statuses, _factors(store, data_dir, project, step.model), now)
+    document = compute(project, log, statuses, factors_with(store, data_dir, project, step.model), now)
     document.model, document.canary = step.model, step.canary
     document.fusion = fusion or (old.fusion if old else document.fusion)
     if old and pointer and not changed(old, document, new_events=list(log.size) != pointer.size):
@@ -154,22 +155,6 @@ def no_match_threshold(log: Log) -> float | None:
     useless = similarity[chance < NO_MATCH_SHARE * was_useful.mean()]
     found = float(useless[-1]) if len(useless) else float(similarity[was_useful].min())
     return min(found, float(np.quantile(similarity[was_useful], NO_MATCH_QUANTILE)))
-
-
-def position_factors(data_dir: Path, project: str) -> list[PositionFactors]:
-    """θ curves of the models that were promoted, oldest first, each in force from its training on."""
-    store = WeightsStore(data_dir)
-    try:
-        return _factors(store, data_dir, project, None)
-    finally:
-        store.close()
-
-
-def _factors(store: WeightsStore, data_dir: Path, project: str, also: ServedModel | None) -> list[PositionFactors]:
-    """The curves of all models that ranked for everyone, and of one that is about to."""
-    versions = {*store.model_versions(project), *([also.version] if also else [])}
-    metas = [meta for version in versions if (meta := meta_of(data_dir, project, version))]
-    return [PositionFactors(meta.trained_at, meta.curves) for meta in sorted(metas, key=lambda meta: meta.trained_at)]
 
 
 def _stored(data_dir: Path, project: str, version: str) -> ServedModel | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
+from math import log1p
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,12 +66,19 @@ class WordHistory:
         decay = 2.0 ** ((self._reference - now) / (HALF_LIFE_DAYS * DAY_S))
         frequencies = np.array([self._all.get(term, 0.0) for term in terms]) * decay
         background = (frequencies + 0.5) / (self._queries * decay + 1)
-        empty: dict[str, float] = {}
-        own = [self._skills.get(int(row), empty) for row in rows]
-        counts = np.array([[counted.get(term, 0.0) for term in terms] for counted in own]).reshape(len(rows), -1)
-        successes = np.array([self._successes.get(int(row), 0.0) for row in rows]) * decay
-        rates = (counts * decay + PRIOR_QUERIES * background) / (successes[:, None] + PRIOR_QUERIES)
-        return np.asarray(np.log(rates / background).mean(axis=1))
+        found = np.zeros(len(rows))
+        # A term that no query of the skill had makes it less likely by how many there were, whatever the term.
+        weights = dict(zip(terms, (decay / (PRIOR_QUERIES * background)).tolist(), strict=True))
+        skills, successes = self._skills, self._successes
+        for index, row in enumerate(rows.tolist()):
+            counted = skills.get(row)
+            if counted is not None:
+                total = -len(weights) * log1p(successes[row] * decay / PRIOR_QUERIES)
+                for term, weight in weights.items():
+                    if term in counted:
+                        total += log1p(counted[term] * weight)
+                found[index] = total / len(weights)
+        return found
 
     def _weight(self, time: float) -> float:
         half_life_s = HALF_LIFE_DAYS * DAY_S

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pickwise.text import Script, script
+from pickwise.embed import Vectors
+from pickwise.text import script
 from ranker.decay import Numbers
 from ranker.heat import Heat
-from ranker.state import KnownSkill, State
+from ranker.history import Likeness
+from ranker.state import SCRIPT_CODES, KnownSkill, State
 from ranker.success import Success
 from ranker.turns import Turn
 from ranker.words import query_terms
@@ -21,6 +23,11 @@ from ranker.words import query_terms
 FeatureType = Literal[
     "score", "share", "cosine", "count", "category", "flag", "log ratio", "log odds", "log count", "log ms", "log days"
 ]
+
+
+@lru_cache(maxsize=4_096)
+def _script_code(query: str) -> float:
+    return SCRIPT_CODES[script(query)]
 
 
 @dataclass
@@ -36,15 +43,20 @@ class Context:
 
     @cached_property
     def skills(self) -> list[KnownSkill]:
-        return [self.state.skills[row] for row in self.rows]
+        return [self.state.skills[row] for row in self.rows.tolist()]
+
+    @cached_property
+    def facts(self) -> NDArray[np.void]:
+        """What the state knows of the skills as numbers."""
+        return self.state.facts[self.rows]
 
     @cached_property
     def query_terms(self) -> frozenset[str]:
         return frozenset(query_terms(self.turn.query))
 
     @cached_property
-    def query_script(self) -> Script:
-        return script(self.turn.query)
+    def query_script(self) -> float:
+        return _script_code(self.turn.query)
 
     @cached_property
     def heat(self) -> Heat:
@@ -55,17 +67,12 @@ class Context:
         return self.state.success.at(self.rows, self.turn.time)
 
     @cached_property
-    def history_centroid(self) -> Numbers:
-        return self.state.history.centroid(self.turn.vector, self.rows)
+    def descriptions(self) -> Vectors:
+        return self.state.descriptions[self.rows]
 
     @cached_property
-    def history_profile(self) -> Numbers:
-        descriptions = self.state.descriptions[self.rows]
-        return self.state.history.profile(self.turn.vector, self.rows, descriptions, self.turn.time)
-
-    @cached_property
-    def history_nearest(self) -> Numbers:
-        return self.state.history.nearest(self.turn.vector, self.rows)
+    def history(self) -> Likeness:
+        return self.state.history.compare(self.turn.vector, self.rows, self.descriptions, self.turn.time)
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,6 @@ def lead(values: Numbers) -> Numbers:
     known = np.where(np.isnan(values), -np.inf, values)
     if len(known) < 2:
         return np.zeros(len(known))
-    second, first = np.partition(known, -2)[-2:]
-    others = np.where(known == first, second, first)
-    others = np.where(np.isfinite(others), others, 0.0)
-    return np.asarray(values - others)
+    second, first = np.partition(known, -2)[-2:].tolist()
+    of_first, of_others = (other if other > -np.inf else 0.0 for other in (second, first))
+    return np.asarray(values - np.where(known == first, of_first, of_others))

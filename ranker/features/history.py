@@ -14,21 +14,13 @@ def _words(context: Context) -> Numbers:
     return context.state.words.odds(query_terms(turn.query), context.rows, turn.time)
 
 
-def _support(context: Context) -> Numbers:
-    return np.log1p(context.state.history.support(context.rows, context.turn.time))
-
-
-def _debiased_support(context: Context) -> Numbers:
-    return np.log1p(context.state.history.debiased_support(context.rows, context.turn.time))
-
-
 FEATURES = (
     Feature(
         "history_centroid",
         "cosine",
         "request, successes",
         "like the queries that picked it and succeeded",
-        lambda c: c.history_centroid,
+        lambda c: c.history.centroid,
         rising=True,
     ),
     Feature(
@@ -36,7 +28,7 @@ FEATURES = (
         "cosine",
         "request, successes, registry",
         "like its history and its description together",
-        lambda c: c.history_profile,
+        lambda c: c.history.profile,
         rising=True,
     ),
     Feature(
@@ -44,7 +36,7 @@ FEATURES = (
         "cosine",
         "request, successes, registry",
         "its profile against the best other in the list",
-        lambda c: lead(c.history_profile),
+        lambda c: lead(c.history.profile),
         rising=True,
     ),
     Feature(
@@ -52,7 +44,7 @@ FEATURES = (
         "cosine",
         "request, successes",
         "like the nearest of the newest such queries",
-        lambda c: c.history_nearest,
+        lambda c: c.history.nearest,
         rising=True,
     ),
     Feature(
@@ -60,7 +52,7 @@ FEATURES = (
         "cosine",
         "request, successes",
         "the same, against the best other in the list",
-        lambda c: lead(c.history_nearest),
+        lambda c: lead(c.history.nearest),
         rising=True,
     ),
     Feature(
@@ -71,6 +63,18 @@ FEATURES = (
         _words,
         rising=True,
     ),
-    Feature("history_support", "log count", "successes", "log of 1 + how much history there is", _support),
-    Feature("history_debiased", "log count", "successes", "the same, had every rank been looked at", _debiased_support),
+    Feature(
+        "history_support",
+        "log count",
+        "successes",
+        "log of 1 + how much history there is",
+        lambda c: np.log1p(c.history.support),
+    ),
+    Feature(
+        "history_debiased",
+        "log count",
+        "successes",
+        "the same, had every rank been looked at",
+        lambda c: np.log1p(c.history.debiased_support),
+    ),
 )

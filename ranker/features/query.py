@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from ranker.features.base import Context, Feature
 
-_SCRIPT_CODE = {"latin": 0.0, "cjk": 1.0, "other": 2.0}
-
 
 def _query_terms(context: Context) -> float:
     return float(len(context.query_terms))
-
-
-def _query_script(context: Context) -> float:
-    return _SCRIPT_CODE[context.query_script]
 
 
 FEATURES = (
@@ -28,6 +22,6 @@ FEATURES = (
         "category",
         "request",
         "keyword search and embeddings differ in strength by script",
-        _query_script,
+        lambda c: c.query_script,
     ),
 )

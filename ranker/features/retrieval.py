@@ -16,9 +16,7 @@ def _overlap(context: Context) -> Numbers:
 
 
 def _semantic(context: Context) -> Numbers:
-    registered = np.array([skill.registered for skill in context.skills], dtype=bool)
-    cosine = np.asarray(context.state.descriptions[context.rows] @ context.turn.vector, dtype=np.float64)
-    return np.where(registered, cosine, np.nan)
+    return np.where(context.facts["registered"], context.descriptions @ context.turn.vector, np.nan)
 
 
 FEATURES = (

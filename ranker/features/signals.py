@@ -13,18 +13,16 @@ def _success_support(context: Context) -> Numbers:
 
 
 def _latency(context: Context) -> Numbers:
-    sums = context.state.latency.at(context.rows, context.turn.time)
-    mean = sums[:, 0] / np.where(sums[:, 1] > 0, sums[:, 1], 1)
-    return np.where(sums[:, 1] > 0, np.round(mean / np.log(2)), np.nan)
+    total, calls = context.state.latency.scaled(context.rows).T
+    return np.asarray(np.round(total / np.where(calls > 0, calls, np.nan) / np.log(2)))
 
 
 def _age(context: Context) -> Numbers:
-    first_seen = np.array([skill.first_seen for skill in context.skills])
-    return _coarse((context.turn.time - first_seen) / DAY_S)
+    return _coarse((context.turn.time - context.facts["first_seen"]) / DAY_S)
 
 
 def _description_words(context: Context) -> Numbers:
-    return _coarse(np.array([skill.description_words for skill in context.skills]))
+    return _coarse(context.facts["description_words"])
 
 
 def _coarse(amounts: Numbers) -> Numbers:

@@ -216,7 +216,7 @@ def test_a_slow_model_is_not_waited_for(ready: Service, sent: Sent, embedder: Br
 
 def test_skills_that_could_not_be_embedded_are_embedded_later(ready: Service, sent: Sent, embedder: Breakable) -> None:
     embedder.down = True
-    with opened(ready, sent, embedder) as layer:
+    with opened(ready, sent, embedder, embed_budget_s=30.0) as layer:
         assert layer.search("hotels in a city").candidates[0].skill_id == "hotel_search"
         embedder.down = False
         assert layer.search("hotels").fallback_reason == "skills are not embedded yet"

@@ -5,11 +5,16 @@ import pytest
 
 from bench.simulated_agents import PUBLISHED_SHARES, Agents, planted_theta
 from ranker.examination import (
+    KNOWN_DEVIATION,
+    LEAST_THETA,
     MAX_RANK,
     MIN_PICKS,
+    USUAL_DEVIATION,
+    USUAL_LOG_THETA,
     PositionFactors,
     ShuffledPicks,
     described,
+    place_prior,
     theta_from_factors,
     theta_interval,
 )
@@ -79,6 +84,19 @@ def test_falls_back_to_position_factors_until_there_are_enough() -> None:
     picks.add("m", [2], 5)
     assert picks.at("m", 101.0).source == "randomized"
     assert picks.at("m", 101.0).weight(2) == 10  # never more than 10
+
+
+def test_the_usual_curve_is_that_of_the_published_shares() -> None:
+    logs = np.log([planted_theta(shares, 5) for shares in PUBLISHED_SHARES])
+    assert logs.mean(axis=0) == pytest.approx(USUAL_LOG_THETA, abs=0.01)
+    assert np.sqrt(logs[:, 1:].var(axis=0, ddof=1).mean()) == pytest.approx(USUAL_DEVIATION, abs=0.05)
+
+
+def test_priors_of_places() -> None:
+    places = [("known", 1), ("known", 2), ("known", 9), ("other", 1), ("other", 2), ("other", 9)]
+    prior = place_prior(places, {"known": [1.0, 0.5, 0.0]})
+    assert prior.mean == pytest.approx([0, np.log(0.5), np.log(LEAST_THETA), 0, USUAL_LOG_THETA[1], USUAL_LOG_THETA[4]])
+    assert prior.deviation.tolist() == [0, *[KNOWN_DEVIATION] * 2, 0, *[USUAL_DEVIATION] * 2]
 
 
 def test_factors_become_theta() -> None:

@@ -10,14 +10,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ranker import features
+from ranker import dataset, features
 from ranker.dataset import featurise
 from ranker.features.base import Context, lead
+from ranker.halves import can_share
 from ranker.log import Log, facts_of, feed, labels_by_turn, read_log
 from ranker.state import State
 from ranker.turns import Turn
 from ranker.vectors import load_vectors
-from tests.ranker.conftest import Project
+from tests.ranker.conftest import SKILL_IDS, Project
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +81,21 @@ def test_offline_and_online_agree(log: Log, trained: Project) -> None:
         asked = replace(turn, vector=vectors.one(turn.query), picked=np.zeros(0, dtype=np.intp))
         online = features.compute(Context(asked, state))
         np.testing.assert_allclose(online, offline[turn.selection_id], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(not can_share(), reason="one core, or no Linux")
+def test_two_processes_compute_what_one_does(log: Log, trained: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = matrices(log, trained)
+    told: list[str] = []
+    monkeypatch.setattr(dataset, "SHARED_TURNS", 1)
+    vectors = load_vectors(trained.data_dir, trained.settings)
+    facts, state = facts_of(log, vectors), State(vectors.dimension)
+    groups = dataset.featurise(facts, labels_by_turn(log, facts), state, told.append)
+    assert [group.turn.selection_id for group in groups] == list(alone)
+    for group in groups:
+        np.testing.assert_array_equal(group.features, alone[group.turn.selection_id])
+    assert told
+    assert len(state.row_of) == len(SKILL_IDS)  # this process knows all that was fed
 
 
 def test_declarations() -> None:

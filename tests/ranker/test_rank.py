@@ -180,3 +180,31 @@ def test_explore_is_answered_only_when_asked(ranker: Ranker) -> None:
     answers = [ranker.rank("default", request | {"explore": True}) for _ in range(80)]
     assert {answer["randomized"] for answer in answers} == {True, False}
     assert all(candidate["propensity"] < 1 for candidate in answers[0]["candidates"][:5])
+
+
+def test_the_project_asked_longest_ago_is_dropped_and_loaded_again(
+    trained: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ranker.serving.MOST_PROJECTS", 2)
+    ranker = Ranker(trained.data_dir, trained.settings)
+    asked = {"query": f"please {SLANG[0]}", "candidates": listed(*((skill_id, 0.5) for skill_id in SKILL_IDS))}
+    first = ranker.rank("default", asked)
+    for project in ("b", "default", "c"):
+        ranker.rank(project, asked)
+    assert [ranker.projects.loaded(project) is not None for project in ("default", "b", "c")] == [True, False, True]
+    ranker.rank("b", asked)
+    assert ranker.projects.loaded("default") is None
+    again = ranker.rank("default", asked)
+    assert ids(again) == ids(first)
+    assert again["model_version"] == first["model_version"]
+    ranker.close()
+
+
+def test_large_projects_are_fewer(trained: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ranker.serving.MOST_CELLS", 1)
+    ranker = Ranker(trained.data_dir, trained.settings)
+    for project in ("default", "b"):
+        ranker.rank(project, {"query": "q", "candidates": listed((SKILL_IDS[0], 0.5))})
+    assert ranker.projects.loaded("default") is None
+    assert ranker.projects.loaded("b") is not None  # the newest stays, however large
+    ranker.close()

@@ -1,45 +1,67 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from bench.simulated_agents import PUBLISHED_SHARES, TWO_MODELS, Agents, planted_theta
+from bench.simulated_agents import TWO_MODELS, Agents
 from ranker import features
 from ranker.dataset import Group
-from ranker.training import LEAST_REGULARISED, MIN_TRAIN_GROUPS, TooLittle, fit, train
+from ranker.training import MIN_TRAIN_GROUPS, TooLittle, train
 from ranker.turns import SCORES, Turn
 
 
 def planted(lists: int, seed: int, agents: Agents = TWO_MODELS) -> list[Group]:
-    """Lists whose right skill `semantic` points at, roughly, and which `dense`, the logging order, often misplaces."""
+    """Lists whose right skill `semantic` points at, roughly, and which `bm25`, the logging order, often misplaces."""
     rng = np.random.default_rng(seed)
     groups = []
     for index in range(lists):
         matrix = np.zeros((8, len(features.NAMES)), dtype=np.float32)
         right = np.arange(8) == rng.integers(8)
-        dense = rng.random(8) + 0.3 * right
-        order = np.argsort(-dense)
-        right, dense = right[order], dense[order]
-        matrix[:, features.NAMES.index("dense")] = dense
+        bm25 = rng.random(8) + 0.3 * right
+        order = np.argsort(-bm25)
+        right, bm25 = right[order], bm25[order]
+        matrix[:, features.NAMES.index("bm25")] = bm25
         matrix[:, features.NAMES.index("semantic")] = right + 0.35 * rng.normal(size=8)
         model = list(agents.shares)[index % len(agents.shares)]
         pick = agents.pick(model, right, rng)
         labels = np.zeros(8, dtype=np.int8)
         if pick is not None:
             labels[pick] = 2 if agents.succeeds(bool(right[pick]), rng) else 0
-        scores = {name: np.full(8, np.nan) for name in SCORES} | {"dense": dense}
-        turn = Turn(f"t{index}", float(index), "q", np.zeros(0, np.float32), [f"s{i}" for i in range(8)], scores, model)
-        groups.append(Group(turn, matrix, labels, dense))
+        scores = {name: np.full(8, np.nan) for name in SCORES} | {"bm25": bm25}
+        turn = Turn(
+            f"t{index}",
+            float(index),
+            f"query {seed} {index}",
+            np.zeros(0, np.float32),
+            [f"s{i}" for i in range(8)],
+            scores,
+            model,
+        )
+        groups.append(Group(turn, matrix, labels, bm25))
     return groups
 
 
-def test_position_factors_are_the_planted_curves() -> None:
-    five = Agents({f"m{place}": shares for place, shares in enumerate(PUBLISHED_SHARES)})
-    groups = [group for group in planted(12_000, 1, five) if group.has_contrast]
-    _, curves = fit(groups, None, LEAST_REGULARISED, seed=1)
-    for model, shares in five.shares.items():
-        errors = np.abs(np.array(curves[model]) - planted_theta(shares, 8))
-        assert errors.mean() < 0.15, model
+def test_trees_are_proven_on_new_queries_only() -> None:
+    """The same lists; where every validation query was asked before, no number of trees is worth it."""
+    groups = curved(800, 2)
+    fresh = [replace(g, turn=replace(g.turn, query=f"query {place}")) for place, g in enumerate(groups)]
+    stale = [replace(g, turn=replace(g.turn, query=f"query {place % 200}")) for place, g in enumerate(groups)]
+    assert train(fresh[:500], fresh[500:], {}, seed=1).best.trees > 1
+    assert train(stale[:500], stale[500:], {}, seed=1).best.trees == 1
+
+
+def curved(lists: int, seed: int) -> list[Group]:
+    """Lists whose right skill has most of four features that the blend has no term for and trees see."""
+    groups = planted(lists, seed)
+    rng = np.random.default_rng(seed)
+    columns = [features.NAMES.index(name) for name in ("heat_log", "age_log", "latency_log", "description_words")]
+    for group in groups:
+        group.features[:] = 0
+        group.features[:, columns] = rng.normal(size=(8, 4))
+        group.labels[:] = 2 * (np.arange(8) == group.features.sum(axis=1).argmax())
+    return groups
 
 
 def test_same_seed_same_model() -> None:
