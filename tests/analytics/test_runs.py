@@ -340,3 +340,51 @@ def test_without_any_run_the_views_for_runs_are_left_out_and_nothing_else_differ
     after = {table: house.rows(f"from {table} where project = 'default' order by all") for table in tables}
     assert after == before
     assert house.row("select event_id from selections where project = 'other'")["event_id"] == "r"
+
+
+def offered(house: House) -> dict[str, list[str]]:
+    return {
+        row["event_id"]: row["menu"]
+        for row in house.rows(
+            "select s.event_id, list(c.skill_id order by c.rank) filter (c.skill_id is not null) as menu from selections s"
+            " left join candidates c using (project, event_id) group by all"
+        )
+    }
+
+
+def test_turns_take_the_menu_that_only_their_run_tells(house: House) -> None:
+    house.write(
+        run("r", 0, 9, candidates=MENU),
+        turn("within", 1),
+        turn("after", 20),
+        turn("elsewhere", 1, trace_id="b" * 32),
+    )
+    assert offered(house) == {"within": ["search", "fetch"], "after": None, "elsewhere": None}
+
+
+def test_a_turn_that_tells_its_menu_tells_it_for_its_trace(house: House) -> None:
+    house.write(run("r", 0, 9, candidates=MENU), turn("told", 1, candidates=MENU[:1]), turn("untold", 2))
+    assert offered(house) == {"told": ["search"], "untold": None}
+
+
+def test_runs_that_disagree_offer_turns_nothing(house: House) -> None:
+    house.write(run("r", 0, 9, candidates=MENU), run("inner", 1, 8, candidates=MENU[:1]), turn("t", 2))
+    assert offered(house) == {"t": None}
+
+
+def test_no_call_is_off_a_list_that_nobody_told(house: House) -> None:
+    house.write(
+        turn("untold", 1),
+        turn("nothing offered", 2, ranked=True),
+        turn("told", 3, candidates=MENU),
+        *(
+            call(f"c {of}", 4, "other", role="run", selection_id=of, trace_id=None)
+            for of in ("untold", "nothing offered", "told")
+        ),
+    )
+    rows = house.rows("select selection_id, off_list from calls")
+    assert {row["selection_id"]: row["off_list"] for row in rows} == {
+        "untold": None,
+        "nothing offered": True,
+        "told": True,
+    }
