@@ -359,6 +359,8 @@ def _changed_columns(event: Event, other: Event, row: Row) -> Row:
     names = (
         [] if event == other else [f for f in event.__struct_fields__ if getattr(event, f) != getattr(other, f, None)]
     )
+    if isinstance(event, CallFact) and event.arguments is not None and "arguments" not in names:
+        names.append("arguments")  # nothing was taken out, but whoever maps it again can't know that
     columns = {column: row[column] for name in names for column in _COLUMNS.get(name, (name,)) if column in row}
     if row["time_is_receipt"]:
         columns["time"] = row["time"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import hypothesis
 import msgspec
@@ -25,6 +25,7 @@ from collector.segment import Header, Record
 from collector.spans import Span
 from pickwise.settings import Settings
 from tests.collector.spans_of import chat_span, record, span, tool_span
+from tests.end_to_end.recordings import names, requests_of
 
 SETTINGS = Settings()
 
@@ -89,18 +90,12 @@ def the_call(given: Span, settings: Settings = SETTINGS) -> tuple[Row, ArchivedR
 
 def recorded(shared: Path) -> list[tuple[str, Record]]:
     found = []
-    for seq, file in enumerate(sorted((shared / "otlp").rglob("*")), start=1):
-        if file.suffix not in (".bin", ".json"):
-            continue
-        body = file.read_bytes()
-        header = Header(
-            seq=seq,
-            kind="logs" if "-logs" in file.name else "traces",
-            project="",
-            received_at=1_790_000_000_000_000_000 + seq,
-            encoding="json" if file.suffix == ".json" else "protobuf",
-        )
-        found.append((str(file), Record(header, body, len(body))))
+    requests = ((name, request) for name in names(shared) for request in requests_of(shared, name))
+    for seq, (name, request) in enumerate(requests, start=1):
+        kind: Literal["logs", "traces"] = "logs" if request.signal == "logs" else "traces"
+        received_at = 1_790_000_000_000_000_000 + seq
+        header = Header(seq=seq, kind=kind, project="", received_at=received_at, encoding=request.encoding)
+        found.append((name, Record(header, request.body, len(request.body))))
     return found
 
 
@@ -152,6 +147,13 @@ def test_argument_values_are_gone_and_what_was_made_of_them_stays() -> None:
     kept = request.items[0].span
     assert kept is not None
     assert kept.attributes["gen_ai.tool.call.arguments"] == '{"city":"string(7)","n":"number"}'
+
+
+@pytest.mark.parametrize("arguments", ["{}", "[]", '""', "null", "plain", '{"a": {}}'])
+def test_arguments_that_hide_nothing_come_out_the_same(arguments: str) -> None:
+    call, request, archivist = the_call(tool_span(arguments=arguments, id="c"))
+    (again,) = calls_of(rows_again(request, archivist))
+    assert again == call
 
 
 def test_a_mended_mapping_is_used_where_the_redacted_span_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
