@@ -79,7 +79,7 @@ class SegmentStore:
     """The folder of one data folder's segments."""
 
     def __init__(self, data_dir: Path) -> None:
-        self.root = Path(data_dir) / "settled"
+        self.root = Path(data_dir).resolve() / "settled"
 
     def manifest(self) -> Manifest:
         """The one in force; a blank one where there is none that this version can use."""

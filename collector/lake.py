@@ -67,7 +67,7 @@ class Lake:
     """
 
     def __init__(self, data_dir: Path) -> None:
-        self.root = Path(data_dir) / "lake"
+        self.root = Path(data_dir).resolve() / "lake"
         self._tables: dict[str, DeltaTable] = {}
         self._synced: dict[str, int] = {}
         check_version(self.root)

@@ -18,8 +18,8 @@ from collector.reception import read_body
 from pickwise.settings import Settings
 from ranker.answering import MAX_BODY_BYTES, WeightsAnswers, refusal
 
-#: A restart takes seconds; who waits longer is told to come again.
-WAIT_S = 10.0
+#: A restart takes seconds, on a busy machine many; who waits longer is told to come again.
+WAIT_S = 30.0
 #: Weights are on the disk, so nobody needs to wait for them.
 WEIGHTS_WAIT_S = 0.5
 RETRY_AFTER_S = 2
@@ -27,7 +27,7 @@ RETRY_AFTER_S = 2
 MAX_WAITING = 256
 #: A kept connection may have ended with the process, and the next one may end with the next.
 _TRIES = 3
-_PASSED_ON = ("if-none-match", "accept-encoding")
+_PASSED_ON = ("if-none-match", "accept-encoding", "content-encoding")
 _PASSED_BACK = (b"content-type", b"content-encoding", b"etag", b"cache-control", b"vary")
 
 

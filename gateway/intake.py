@@ -35,6 +35,8 @@ class Receipt(msgspec.Struct):
 
     accepted: int
     problems: list[str]
+    #: What the review says of registry entries.
+    findings: int = 0
 
 
 class ServiceRefused(RuntimeError):  # noqa: N818 - the service's answer more than an error
@@ -105,7 +107,8 @@ class _Direct:
             answer = self._collector.registry.upsert(self._project, items, strict=self._strict)
         except StrictRefusal as refusal:
             raise ServiceRefused(str(refusal)) from refusal
-        return Receipt(answer.accepted, [f"entry {r.index} ({r.skill_id}): {r.reason}" for r in answer.rejected])
+        problems = [f"entry {r.index} ({r.skill_id}): {r.reason}" for r in answer.rejected]
+        return Receipt(answer.accepted, problems, len(answer.findings))
 
     def _events(self, body: bytes) -> Receipt:
         parsed, durable = self._collector.submit_events(body, "ndjson", self._project, imported=True)
@@ -135,7 +138,7 @@ class _Remote:
             else _problem(msgspec.convert(item, Rejection))
             for item in document["rejected"]
         ]
-        return Receipt(document["accepted"], problems)
+        return Receipt(document["accepted"], problems, len(document.get("findings", ())))
 
     def _post(self, batch: Batch) -> httpx.Response:
         """The service's answer; a busy one is asked again for as long as it says that this helps."""
@@ -156,8 +159,16 @@ class _Remote:
         if answer.is_error:
             mend = _KEY_HINTS.get(answer.status_code, "")
             raise ServiceRefused(
-                f"the service at {self._client.base_url} answered {answer.status_code}: {answer.text}{mend}"
+                f"the service at {self._client.base_url} answered {answer.status_code}: {_reason(answer)}{mend}"
             )
+
+
+def _reason(answer: httpx.Response) -> str:
+    """The service's sentence, where it says one."""
+    try:
+        return str(answer.json()["message"])
+    except (ValueError, LookupError, TypeError):
+        return answer.text
 
 
 def service_url(held: Holder) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import signal
 import socket
@@ -11,12 +12,15 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import psutil
 
 from pickwise.settings import SUPERVISED
+
+logger = logging.getLogger(__name__)
 
 #: All parts must have ended this long after SIGTERM, seconds; then they are killed.
 STOP_S = 15.0
@@ -56,6 +60,8 @@ class Part:
     def start(self) -> None:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
+            log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {self.name} is started\n".encode())
+            log.flush()
             # An own process group, so that a Ctrl-C reaches the supervisor alone and parts end in order.
             self.process = subprocess.Popen(
                 self.command,
@@ -74,6 +80,11 @@ class Part:
         failed = self.process.returncode > 0 and time.monotonic() - self._started < SETTLED_S
         self.fast_deaths = self.fast_deaths + 1 if failed else 0
         return True
+
+    def ending(self) -> str:
+        """How the process that is gone came to its end."""
+        code = self.process.returncode if self.process is not None else 0
+        return f"exit {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
 
     def last_lines(self) -> str:
         lines = self.log_path.read_text(errors="replace").splitlines() if self.log_path.exists() else []
@@ -143,6 +154,7 @@ class Supervisor:
             return
         if part.fast_deaths >= MAX_FAST_DEATHS:
             raise StartError(f"{part.name} keeps dying:\n{part.last_lines()}")
+        logger.warning("%s ended (%s) and is started again; its log: %s", part.name, part.ending(), part.log_path)
         part.start()
 
     def _ready(self) -> bool:

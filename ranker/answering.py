@@ -14,14 +14,13 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Request, Response
 
 from collector.access import PROJECT_HEADER
-from collector.body import TooLarge
+from collector.body import CorruptBody, TooLarge, UnknownCoding, inflate
 from collector.reception import read_body
 from pickwise.settings import Settings
 from ranker.artefacts import MEDIA_TYPE, ArtefactError, Artefacts
 from ranker.log import Log
 from ranker.rank import Ranker, RankError
 from ranker.recall import RecallError
-from ranker.weights_document import empty
 from ranker.weights_store import WeightsError, WeightsStore
 
 #: A client may use what it has for so long before it asks again; a version's own address never changes.
@@ -73,7 +72,7 @@ class WeightsAnswers:
         return version
 
     def _pointed_at(self, project: str) -> str:
-        return self._store.current_version(project) or empty(project).version
+        return self._store.served_version(project)
 
     def _encoded(self, project: str, version: str) -> tuple[bytes, bytes]:
         whole = msgspec.json.encode(self._store.document(project, version))
@@ -130,8 +129,15 @@ class RankerAnswers(WeightsAnswers):
     ) -> Response:
         try:
             body = await read_body(request, MAX_BODY_BYTES)
+            body = inflate(body, request.headers.get("content-encoding", ""))
+            if len(body) > MAX_BODY_BYTES:
+                raise TooLarge(f"expected at most {MAX_BODY_BYTES} bytes after decompression")
         except TooLarge as error:
             return refusal(413, f"body: {error}")
+        except UnknownCoding as error:
+            return refusal(415, str(error))
+        except CorruptBody as error:
+            return refusal(400, f"body: {error}")
         try:
             asked: Any = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -206,18 +206,20 @@ class Projects:
         return sum(served.state.cells for served in list(self._served.values()))
 
     def _load(self, project: str, before: Served | None, with_recall: bool) -> Served:
+        pointer = self._store.pointer(project)
         document = self._store.document(project)
+        fed = pointer.version if pointer else document.version
         model = self._model(project, document, before)
         has_vectors = model is not None or with_recall or (before is not None and before.vectors is not None)
         read = self._read(project)
         if before is not None and before.model is model and (before.vectors is not None) == has_vectors:
-            served = replace(before, document=document, fed=document.version)
+            served = replace(before, document=document, fed=fed)
         else:
             vectors = self._embedder() if has_vectors else None
             factors = position_factors(self._data_dir, project)
             state = State(vectors.dimension if vectors else 0, factors)
             paths = PathContributions(model) if model else None
-            served = Served(document, model, vectors, state, document.version, paths)
+            served = Served(document, model, vectors, state, fed, paths)
         _feed(served, _new_facts(read, served.vectors, served.taken))
         served.beside = Beside(interleaving=self._store.interleaving(project))
         if served.model is not None:

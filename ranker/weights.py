@@ -29,7 +29,7 @@ from ranker.weights_document import (
     changed,
     content_version,
 )
-from ranker.weights_store import WeightsError, WeightsStore
+from ranker.weights_store import Pointer, WeightsError, WeightsStore
 
 __all__ = ["WeightsError", "WeightsStore", "compute", "no_match_threshold", "position_factors", "refresh"]
 
@@ -82,6 +82,9 @@ def _refresh(
 ) -> WeightsDocument:
     pointer = store.pointer(project)
     old = store.document(project) if pointer else None
+    is_lost = old is not None and pointer is not None and old.version != pointer.version
+    if old and pointer and is_lost:
+        old.model = _last_model(data_dir, project, pointer)
     connection = Tables(data_dir).connect()
     try:
         log = read_connection(connection, settings, project)
@@ -93,7 +96,7 @@ def _refresh(
     document = compute(project, log, statuses, factors_with(store, data_dir, project, step.model), now)
     document.model, document.canary = step.model, step.canary
     document.fusion = fusion or (old.fusion if old else document.fusion)
-    if old and pointer and not changed(old, document, new_events=list(log.size) != pointer.size):
+    if old and pointer and not is_lost and not changed(old, document, new_events=list(log.size) != pointer.size):
         return old
     document.version = content_version(document)
     document.created_at = _rfc3339(now)
@@ -155,6 +158,12 @@ def no_match_threshold(log: Log) -> float | None:
     useless = similarity[chance < NO_MATCH_SHARE * was_useful.mean()]
     found = float(useless[-1]) if len(useless) else float(similarity[was_useful].min())
     return min(found, float(np.quantile(similarity[was_useful], NO_MATCH_QUANTILE)))
+
+
+def _last_model(data_dir: Path, project: str, pointer: Pointer) -> ServedModel | None:
+    """The model of weights whose file is lost."""
+    version = pointer.history[-1].model_version if pointer.history else None
+    return _stored(data_dir, project, version) if version else None
 
 
 def _stored(data_dir: Path, project: str, version: str) -> ServedModel | None:

@@ -6,6 +6,7 @@ document of the control state, so they change together.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,12 +21,14 @@ from collector.control import Control
 from ranker.files import project_folder, write_atomically
 from ranker.weights_document import WeightsDocument, empty
 
+logger = logging.getLogger(__name__)
+
 #: Mere refreshes that are remembered; every other change of the pointer is kept.
 REFRESHES = 500
 
 
 class WeightsError(ValueError):
-    """No such weights version in this project."""
+    """No such weights version in this project, or its file is damaged."""
 
 
 class Change(msgspec.Struct, kw_only=True):
@@ -65,6 +68,9 @@ class WeightsStore:
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = Path(data_dir)
         self._control = Control(self._data_dir)
+        #: The version of each project that was found whole, with its file's time and size.
+        self._whole: dict[str, tuple[str, int, int]] = {}
+        self._reported: set[str] = set()
 
     def close(self) -> None:
         self._control.close()
@@ -75,25 +81,58 @@ class WeightsStore:
         return found
 
     def document(self, project: str, version: str | None = None) -> WeightsDocument:
-        """A version, absent the current one: an empty document where the project has none yet.
+        """A version, absent the served one: an empty document where the project has none yet.
 
-        Raises WeightsError for a version that isn't there.
+        Raises WeightsError for a version that isn't there or is damaged.
         """
-        wanted = version or self.current_version(project)
-        nothing = empty(project)
-        if wanted is None or wanted == nothing.version:
-            return nothing
-        try:
-            if not wanted.isalnum():
-                raise FileNotFoundError(wanted)
-            content = self._path(project, wanted).read_bytes()
-        except OSError as error:  # among them a name that is too long for a file
-            raise WeightsError(f"version: no weights version {wanted!r:.80} in project {project:.80}") from error
-        return msgspec.json.decode(content, type=WeightsDocument)
+        return self._read(project, version or self.served_version(project))
 
-    def current_version(self, project: str) -> str | None:
+    def served_version(self, project: str) -> str:
+        """The current version; where its file is gone or damaged the newest whole one before it, else the empty one.
+
+        What is damaged is logged once; the next refresh of the weights mends it.
+        """
         pointer = self.pointer(project)
-        return pointer.version if pointer else None
+        newest_first = [change.version for change in reversed(pointer.history)] if pointer else []
+        for version in dict.fromkeys(newest_first):
+            try:
+                if self._is_whole(project, version):
+                    return version
+            except WeightsError as error:
+                self._report(f"{error}; what was served before it is served until the next refresh of the weights")
+        return empty(project).version
+
+    def _is_whole(self, project: str, version: str) -> bool:
+        """True, or raises WeightsError; a file is read once as long as it doesn't change."""
+        try:
+            found = self._path(project, version).stat()
+        except OSError:
+            self._read(project, version)  # says what is wrong
+            return True
+        seen = version, found.st_mtime_ns, found.st_size
+        if self._whole.get(project) != seen:
+            self._read(project, version)
+            self._whole[project] = seen
+        return True
+
+    def _read(self, project: str, version: str) -> WeightsDocument:
+        nothing = empty(project)
+        if version == nothing.version:
+            return nothing
+        path = self._path(project, version) if version.isalnum() else None
+        try:
+            if path is None:
+                raise FileNotFoundError(version)
+            return msgspec.json.decode(path.read_bytes(), type=WeightsDocument)
+        except OSError as error:  # among them a name that is too long for a file
+            raise WeightsError(f"version: no weights version {version!r:.80} in project {project:.80}") from error
+        except msgspec.DecodeError as error:
+            raise WeightsError(f"version: {path} is damaged ({error})") from error
+
+    def _report(self, message: str) -> None:
+        if message not in self._reported:
+            self._reported.add(message)
+            logger.error("%s", message)
 
     def history(self, project: str) -> list[dict[str, Any]]:
         """Changes of the pointer, newest first, each with the fields of ``Change``."""
@@ -120,10 +159,11 @@ class WeightsStore:
         return None if found is None else msgspec.convert(found, Pointer)
 
     def write(self, project: str, document: WeightsDocument) -> None:
-        """Store a version; one that is there stays as it is."""
-        path = self._path(project, document.version)
-        if not path.exists():
-            write_atomically(path, msgspec.json.encode(document))
+        """Store a version; one that is there stays as it is, if it is whole."""
+        try:
+            self._read(project, document.version)
+        except WeightsError:
+            write_atomically(self._path(project, document.version), msgspec.json.encode(document))
 
     def point(
         self,

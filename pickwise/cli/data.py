@@ -90,7 +90,7 @@ def bring_in(
     is_judged_here = format_ is Format.OPENAI_MESSAGES
     served = [name for name in MAPPING if not (is_judged_here and name == "error_patterns")]
     say_without_effect(settings, served, project)
-    accepted = 0
+    accepted = findings = 0
 
     def report(problem: importers.Problem) -> None:
         problems.append(str(problem))
@@ -106,16 +106,22 @@ def bring_in(
                 for batch in importers.batches(path, format_.value, settings, report):
                     receipt = intake.send(batch)
                     accepted += receipt.accepted
+                    findings += receipt.findings
                     problems += [f"{path}: {problem}" for problem in receipt.problems]
                     progress.update(task, description=f"{path.name} ({accepted:,})")
             intake.refresh()
     except (FolderHeld, ServiceRefused) as error:
         raise UserError(str(error)) from error
-    say_receipt(accepted, problems, project, settings, as_json)
+    say_receipt(accepted, problems, project, settings, as_json, findings)
 
 
-def say_receipt(accepted: int, problems: list[str], project: str, settings: Settings, as_json: bool) -> None:
+def say_receipt(
+    accepted: int, problems: list[str], project: str, settings: Settings, as_json: bool, findings: int = 0
+) -> None:
     """Print what an import brought; exit 1 where it brought nothing but problems."""
+    if findings:
+        asked = f"pickwise registry review --project {project}"
+        remarks.print(f"{findings:,} finding(s) about these entries: `{asked}` says them", markup=False, soft_wrap=True)
     if as_json:
         print_json({"accepted": accepted, "rejected": len(problems), "problems": problems})
     else:

@@ -137,17 +137,17 @@ def _send_entries(
 
     settings = writable(settings_from(data_dir=data_dir))
     body = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
-    accepted = 0
+    accepted = findings = 0
     try:
         with open_intake(settings, project, strict=strict) as intake:
             if entries:
                 receipt = intake.send(Batch("registry", body, "ndjson", len(entries)))
-                accepted = receipt.accepted
+                accepted, findings = receipt.accepted, receipt.findings
                 problems = [*problems, *receipt.problems]
             intake.refresh()
     except (FolderHeld, ServiceRefused) as error:
         raise UserError(str(error)) from error
-    data.say_receipt(accepted, problems, project, settings, as_json)
+    data.say_receipt(accepted, problems, project, settings, as_json, findings)
 
 
 def _print_entries(entries: list[dict[str, Any]]) -> None:

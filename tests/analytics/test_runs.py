@@ -346,8 +346,8 @@ def offered(house: House) -> dict[str, list[str]]:
     return {
         row["event_id"]: row["menu"]
         for row in house.rows(
-            "select s.event_id, list(c.skill_id order by c.rank) filter (c.skill_id is not null) as menu from selections s"
-            " left join candidates c using (project, event_id) group by all"
+            "select s.event_id, list(c.skill_id order by c.rank) filter (c.skill_id is not null) as menu"
+            " from selections s left join candidates c using (project, event_id) group by all"
         )
     }
 

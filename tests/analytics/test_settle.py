@@ -233,3 +233,20 @@ def test_sql_reads_segments_and_no_other_file(house: House, tmp_path: Path) -> N
     outside.write_text("a\n1\n")
     with pytest.raises(Exception, match=r"(?i)permission|disabled"):
         house.rows(f"select * from read_csv('{outside}')")
+
+
+@pytest.mark.parametrize("given", ["relative", "through a link", "with dots"])
+def test_the_folder_may_be_named_in_any_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    named = {"relative": Path("data"), "through a link": tmp_path / "link", "with dots": tmp_path / "data/../data"}[
+        given
+    ]
+    house = House(named).write(selection("a"), call("c", "a"))
+    settle(named)
+    assert [segment.files for segment in manifest(house).segments]
+    house.write(selection("b"))
+    monkeypatch.chdir("/")
+    found = House(tmp_path / "data")
+    assert [row["event_id"] for row in found.rows("select event_id from selections order by 1")] == ["a", "b"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,8 @@ ROW = re.compile(r"<tr class=\"(?:pw-picked)?\">")
 @pytest.fixture
 def open_page(monkeypatch: pytest.MonkeyPatch) -> Open:
     """Runs one page over a folder; keywords are query parameters."""
+    # The runner puts its script there; who starts a process later would run it again.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
     def run(name: str, data_dir: Path, **parameters: str) -> AppTest:
         def script(name: str) -> None:

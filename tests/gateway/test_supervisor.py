@@ -114,6 +114,22 @@ def test_a_killed_part_does_not_count_as_one_that_cannot_start(tmp_path: Path) -
     assert killed.fast_deaths == 0
 
 
+def test_a_part_that_is_started_again_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    watched = part(tmp_path, "import time; time.sleep(60)")
+    supervisor = Supervisor([watched], "http://127.0.0.1:1/readyz")
+    watched.start()
+    assert watched.process is not None
+    watched.process.kill()
+    watched.process.wait()
+    supervisor._revive(watched)
+    supervisor.stop()
+    assert [record.getMessage().split("; ")[0] for record in caplog.records] == [
+        f"{watched.name} ended (killed by SIGKILL) and is started again"
+    ]
+    starts = [line for line in watched.log_path.read_text().splitlines() if line.endswith("is started")]
+    assert len(starts) == 2
+
+
 def _runs(pid: int) -> bool:
     try:
         return "zombie" not in Path(f"/proc/{pid}/status").read_text()

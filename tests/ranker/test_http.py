@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gzip
+import json
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -75,6 +78,21 @@ def test_bad_input_is_named(client: TestClient, body: bytes, status: int, word: 
     answer = client.post("/v1/rank", content=body)
     assert answer.status_code == status
     assert word in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["rank", "recall"])
+def test_a_body_may_come_compressed(client: TestClient, path: str) -> None:
+    plain = json.dumps({"query": "a room", "candidates": [{"skill_id": SKILL_IDS[0]}]}).encode()
+    bodies = {"gzip": gzip.compress(plain), "deflate": zlib.compress(plain), "identity": plain}
+    for coding, body in bodies.items():
+        assert client.post(f"/v1/{path}", content=body, headers={"Content-Encoding": coding}).status_code == 200
+    for coding, body, status in (
+        ("br", plain, 415),
+        ("gzip", plain, 400),
+        ("gzip", gzip.compress(b" " * (1024 * 1024 + 1)), 413),
+    ):
+        answer = client.post(f"/v1/{path}", content=body, headers={"Content-Encoding": coding})
+        assert (answer.status_code, "detail" in answer.json()) == (status, True)
 
 
 @pytest.mark.parametrize("version", ["x" * 5_000, "../../etc/passwd", "a\0b", "²", "."])

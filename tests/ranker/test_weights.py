@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -116,6 +117,41 @@ def test_rollback_and_history(fresh: Settings) -> None:
         store.rollback("default", "nope")
     with pytest.raises(WeightsError):
         store.get("default", "../../control")
+
+
+@pytest.mark.parametrize("damage", ["deleted", "cut", "no JSON"])
+def test_damaged_weights_give_way_to_those_before_and_are_written_anew(
+    fresh: Settings, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ingest(fresh, SKILLS, simulated(10))
+    first = refresh(fresh.data_dir, fresh, "default")
+    ingest(fresh, [], [call(1, True)])
+    second = refresh(fresh.data_dir, fresh, "default")
+    store = WeightsStore(fresh.data_dir)
+    assert store.document("default") == second
+    path = fresh.data_dir / "weights" / "default" / f"{second.version}.json"
+    if damage == "deleted":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:50] if damage == "cut" else b"?")
+    assert [store.document("default") for _ in range(3)] == [first] * 3
+    assert [second.version in record.getMessage() for record in caplog.records] == [True]
+    with pytest.raises(WeightsError, match=second.version):
+        store.document("default", second.version)
+    mended = refresh(fresh.data_dir, fresh, "default")
+    assert mended.skills.keys() == second.skills.keys()
+    assert WeightsStore(fresh.data_dir).document("default") == mended
+    assert store.document("default") == mended
+
+
+def test_a_folder_of_weights_that_is_gone_is_made_again_with_its_model(trained: Project, tmp_path: Path) -> None:
+    folder = shutil.copytree(trained.data_dir, tmp_path / "copy")
+    model = WeightsStore(folder).document("default").model
+    assert model is not None
+    shutil.rmtree(folder / "weights")
+    assert WeightsStore(folder).document("default").skills == {}
+    assert refresh(folder, trained.settings, "default").model == model
+    assert WeightsStore(folder).document("default").model == model
 
 
 def test_projects_lie_apart_whatever_they_are_called(fresh: Settings) -> None:
