@@ -1,6 +1,7 @@
 -- Runs of equal calls (same skill, same arguments) within a session, in the order of their start.
 with told as (
-    select *, coalesce(registry_skill_id, skill_id) as meant, coalesce(args_digest, arguments, '') as said
+    select project, session_id, time, started_at, call_key, agent, model, environment, release,
+        coalesce(registry_skill_id, skill_id) as meant, coalesce(args_digest, arguments) as said
     from calls
     where session_id is not null and project = $project
         and (time >= $start or $start is null) and (time < $end or $end is null)
@@ -8,7 +9,7 @@ with told as (
 -- Only sessions that say one thing three times may say it in a row: few, so only their calls are put in order.
 repeating as (
     select distinct project, session_id from told
-    where args_digest is not null or arguments is not null
+    where said is not null
     group by project, session_id, meant, said
     having count(*) >= 3
 ),
@@ -22,7 +23,7 @@ runs as (
 ),
 looped as (
     select distinct project, session_id, true as has_looped from runs
-    where args_digest is not null or arguments is not null
+    where said is not null
     group by project, session_id, meant, said, run
     having count(*) >= 3
 )
