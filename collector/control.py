@@ -141,9 +141,17 @@ class Control:
     def _migrate(self) -> None:
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-        with FileLock(self._dir / ".control.lock"), self._engine.begin() as connection:
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+        # As a whole or not at all: by itself sqlite3 commits before each change of the schema, and whoever is killed
+        # between two of them would leave a folder that can't be opened.
+        engine = sa.create_engine(self._engine.url, connect_args={"timeout": 30, "isolation_level": None})
+        sa.event.listen(engine, "connect", _pragmas)
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        try:
+            with FileLock(self._dir / ".control.lock"), engine.begin() as connection:
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+        finally:
+            engine.dispose()
 
 
 def _pragmas(connection: Any, _record: object) -> None:

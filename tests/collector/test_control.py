@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic import command
+from alembic.config import Config
 
 from collector.control import Control, JobRunning
 
@@ -57,3 +59,20 @@ def test_only_a_finished_run_counts(tmp_path: Path) -> None:
     with control.job("nightly", "default", "2026-01-01"):
         pass
     assert control.last_period("nightly", "default") == "2026-01-01"
+
+
+def test_a_migration_that_is_broken_off_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = command.upgrade
+
+    def broken_off(config: Config, revision: str) -> None:
+        real(config, revision)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(command, "upgrade", broken_off)
+        with pytest.raises(KeyboardInterrupt):
+            Control(tmp_path)
+    control = Control(tmp_path)
+    control.put("k", 1)
+    assert control.get("k") == 1
+    control.close()
