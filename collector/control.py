@@ -145,7 +145,7 @@ class Control:
         # between two of them would leave a folder that can't be opened.
         engine = sa.create_engine(self._engine.url, connect_args={"timeout": 30, "isolation_level": None})
         sa.event.listen(engine, "connect", _pragmas)
-        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         try:
             with FileLock(self._dir / ".control.lock"), engine.begin() as connection:
                 config.attributes["connection"] = connection

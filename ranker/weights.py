@@ -82,8 +82,9 @@ def _refresh(
 ) -> WeightsDocument:
     pointer = store.pointer(project)
     old = store.document(project) if pointer else None
-    is_lost = old is not None and pointer is not None and old.version != pointer.version
-    if old and pointer and is_lost:
+    is_lost = False
+    if old and pointer and old.version != pointer.version:
+        is_lost = True
         old.model = _last_model(data_dir, project, pointer)
     connection = Tables(data_dir).connect()
     try:

@@ -96,24 +96,24 @@ class WeightsStore:
         newest_first = [change.version for change in reversed(pointer.history)] if pointer else []
         for version in dict.fromkeys(newest_first):
             try:
-                if self._is_whole(project, version):
-                    return version
+                self._check(project, version)
             except WeightsError as error:
                 self._report(f"{error}; what was served before it is served until the next refresh of the weights")
+            else:
+                return version
         return empty(project).version
 
-    def _is_whole(self, project: str, version: str) -> bool:
-        """True, or raises WeightsError; a file is read once as long as it doesn't change."""
+    def _check(self, project: str, version: str) -> None:
+        """Raises WeightsError; a file is read once as long as it doesn't change."""
         try:
             found = self._path(project, version).stat()
         except OSError:
             self._read(project, version)  # says what is wrong
-            return True
+            return
         seen = version, found.st_mtime_ns, found.st_size
         if self._whole.get(project) != seen:
             self._read(project, version)
             self._whole[project] = seen
-        return True
 
     def _read(self, project: str, version: str) -> WeightsDocument:
         nothing = empty(project)
