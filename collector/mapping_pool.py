@@ -13,7 +13,6 @@ import math
 import multiprocessing as mp
 import os
 import queue
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from collector.columns import to_frame
 from collector.faults import Fault
 from collector.record_mapper import Mapped, RecordMapper, Work
 from collector.segment import Record
-from collector.wire import Wire
+from collector.wire import Wire, spawned
 from pickwise.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -243,18 +242,7 @@ class _Process:
             process.join()
 
     def _start(self) -> Wire:
-        ours, theirs = Wire.pair()
-        process = _CONTEXT.Process(target=_serve, args=(theirs, self._settings, self._key), daemon=True)
-        # Ctrl-C goes to the whole group, and we end what we started. What is blocked here is blocked there.
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
-        try:
-            process.start()
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
-            theirs.close()  # else nobody would notice that the other side is gone
+        process, ours = spawned(_serve, self._settings, self._key)
         self._process, self._wire = process, ours
         assert process.pid is not None
         with suppress(OSError):  # it may be gone already
@@ -282,8 +270,6 @@ def _chunks(work: Work) -> Iterator[list[Record]]:
 
 
 # -- in the processes -----------------------------------------------------------------------------------------------
-
-_CONTEXT = mp.get_context("spawn")
 
 
 def _serve(wire: Wire, settings: Settings, key: bytes) -> None:

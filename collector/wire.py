@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import io
+import multiprocessing as mp
 import pickle
+import signal
 import socket
 import struct
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from typing import Any
 
+_CONTEXT = mp.get_context("spawn")
 _LENGTH = struct.Struct("!Q")
 
 
@@ -55,3 +60,23 @@ class Wire:
                     raise EOFError("the other side is gone")
                 filled += count
         return found
+
+
+def spawned(serve: Callable[..., None], *arguments: Any) -> tuple[BaseProcess, Wire]:
+    """A new process that runs ``serve(wire, *arguments)`` and ends with this one, and our end of its line.
+
+    Raises what keeps it from starting.
+    """
+    ours, theirs = Wire.pair()
+    process = _CONTEXT.Process(target=serve, args=(theirs, *arguments), daemon=True)
+    # Ctrl-C goes to the whole group, and we end what we started. What is blocked here is blocked there.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        process.start()
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+        theirs.close()  # else nobody would notice that the other side is gone
+    return process, ours

@@ -13,11 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from collector.wire import Wire
+from collector.wire import Wire, spawned
 from pickwise.settings import Settings
 from ranker.log import Log, read_log
 
-_CONTEXT = mp.get_context("spawn")
 _NICENESS = 10
 #: Projects are loaded one after the other: they share one process.
 _IDLE_S = 10.0
@@ -71,15 +70,7 @@ class LogProcess:
         return answer
 
     def _start(self) -> Wire:
-        ours, theirs = Wire.pair()
-        process = _CONTEXT.Process(target=_serve, args=(theirs, self._data_dir, self._settings), daemon=True)
-        try:
-            process.start()
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()  # else it would not be noticed when the other side is gone
+        process, ours = spawned(_serve, self._data_dir, self._settings)
         ours.wait_at_most(_HANGS_S)
         self._process, self._wire = process, ours
         return ours
