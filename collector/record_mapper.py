@@ -15,7 +15,8 @@ from typing import NamedTuple
 import polars as pl
 
 from collector import rows
-from collector.archived import ArchivedItem, ArchivedRequest, Archivist, Arguments, EncodedRequest, Item
+from collector.archived import ArchivedItem, ArchivedRequest, EncodedRequest, Item
+from collector.archivist import Archivist, Arguments
 from collector.columns import Columns
 from collector.decode import PART_ITEMS, DecodedItem, decode_parts
 from collector.facts import Facts

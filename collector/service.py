@@ -19,7 +19,7 @@ from collector.access import Access
 from collector.admission import Admission
 from collector.allocator import give_large_blocks_back
 from collector.archive import Archive
-from collector.archived import Archivist
+from collector.archivist import Archivist
 from collector.control import Control
 from collector.dead_letters import DeadLetters
 from collector.events_in import Layout, ParsedEvents, Rejection, parse_events

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.archive import Archive
-from collector.archived import Archivist
+from collector.archivist import Archivist
 from collector.dead_letters import DeadLetters
 from collector.lake import Lake
 from collector.redact import Redactor

@@ -74,13 +74,6 @@ class Skill(msgspec.Struct, kw_only=True, omit_defaults=True, tag="skill", tag_f
     def display_name(self) -> str:
         return self.name or self.skill_id
 
-    @property
-    def argument_names(self) -> frozenset[str] | None:
-        """Top-level argument names of the schema; None where the schema admits any."""
-        schema = self.parameters_schema or {}
-        properties = schema.get("properties")
-        return frozenset(properties) if isinstance(properties, dict) else None
-
 
 _FIELDS = frozenset(Skill.__struct_fields__) | {"type", "project", "event_id", "time"}
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from collector import mapping
-from collector.archived import ArchivedRequest, Archivist
+from collector.archived import ArchivedRequest
+from collector.archivist import Archivist
 from collector.decode import decode_facts
 from collector.facts import CallFact, Facts
 from collector.item_shapes import ItemShapes, Kind, kind_of
