@@ -15,23 +15,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from collector.segment import (
     FILE_HEADER,
-    SUFFIX,
     Header,
     Kind,
     Record,
     TornRecord,
     encode,
     read_records,
-    scan,
     segment_path,
     sync,
 )
+from collector.wal_recovery import Segment, recovered
 
 logger = logging.getLogger(__name__)
 
@@ -51,27 +50,6 @@ class Overloaded(RuntimeError):  # noqa: N818 - a state, not a fault
         super().__init__(reason)
         self.reason = reason
         self.retry_after_s = retry_after_s
-
-
-@dataclass(slots=True)
-class Recovery:
-    """What opening the log found."""
-
-    records: int = 0
-    #: Bytes cut from the end of the newest segment: a write that a crash interrupted, never acknowledged.
-    torn_bytes: int = 0
-    #: Bad places inside segments that had been synced whole: the disk lost something. One sentence each.
-    damaged: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Segment:
-    path: Path
-    first_seq: int
-    opened_at: float
-    durable_bytes: int
-    last_seq: int = -1
-    damaged: bool = False
 
 
 @dataclass(slots=True)
@@ -107,7 +85,6 @@ class Wal:
         """
         self.folder = Path(folder)
         self.on_durable = on_durable
-        self.recovery = Recovery()
         self._queue_limit = queue_bytes
         self._backlog_limit = backlog_bytes
         self._segment_bytes = segment_bytes
@@ -115,17 +92,16 @@ class Wal:
         self._queue: deque[_Pending] = deque()
         self._queued_bytes = 0
         self._queued_requests = 0
-        self._backlog_bytes = 0
         self._ready = threading.Condition()
         self._files = threading.Lock()  # segments and the active file: the writer's and the releaser's
         self._closing = False
         self._broken: str | None = None
         self._suspect = False  # a write to the active file failed: go on in a new one
-        self.durable_seq = floor_seq
-        self.durable_events = 0
-        self._segments: list[_Segment] = []
-        self._cursor: tuple[_Segment, int] | None = None
-        self._recover()
+        self.recovery, self._segments = recovered(self.folder)
+        self.durable_seq = max([floor_seq, *(segment.last_seq for segment in self._segments)])
+        self.durable_events = self.recovery.events
+        self._backlog_bytes = sum(segment.durable_bytes - len(FILE_HEADER) for segment in self._segments)
+        self._cursor: tuple[Segment, int] | None = None
         self._file = self._open_segment()
         self._writer = threading.Thread(target=self._write_loop, name="wal-writer", daemon=True)
         self._writer.start()
@@ -326,7 +302,7 @@ class Wal:
             self._backlog_bytes += size
             return [header.seq for header in headers]
 
-    def _undo(self, segment: _Segment) -> None:
+    def _undo(self, segment: Segment) -> None:
         """Cut a failed write away; after a failed sync the file can't be trusted, so the next goes to a new one."""
         try:
             os.ftruncate(self._file, segment.durable_bytes)
@@ -338,43 +314,10 @@ class Wal:
 
     # -- segments -------------------------------------------------------------------------------------------------
 
-    def _recover(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.folder.chmod(0o700)
-        paths = sorted(self.folder.glob(f"*{SUFFIX}"))
-        for path in paths:
-            found = scan(path)
-            if found.damage is not None and path == paths[-1]:
-                self._cut_tail(path, found.good_bytes, found.damage)
-            elif found.damage is not None:
-                self._report_damage(path, found.damage)
-            if found.records == 0 and (found.damage is None or path == paths[-1]):
-                path.unlink()
-                continue
-            first_seq = int(path.stem)
-            segment = _Segment(path, first_seq, time.monotonic(), found.good_bytes, found.last_seq)
-            segment.damaged = found.damage is not None and path != paths[-1]
-            self._segments.append(segment)
-            self.recovery.records += found.records
-            self.durable_events += found.events
-            self._backlog_bytes += found.good_bytes - len(FILE_HEADER)
-            self.durable_seq = max(self.durable_seq, found.last_seq)
-            sync(path)  # whole but perhaps never synced: from here on it counts as durable
-
-    def _cut_tail(self, path: Path, good_bytes: int, reason: str) -> None:
-        torn = path.stat().st_size - good_bytes
-        self.recovery.torn_bytes += torn
-        logger.warning("%s: cut %d bytes of a write that a crash interrupted (%s)", path.name, torn, reason)
-        os.truncate(path, good_bytes)
-
-    def _report_damage(self, path: Path, reason: str) -> None:
-        self.recovery.damaged.append(f"{path.name}: {reason}")
-        logger.error("%s is damaged: %s; the file is kept as %s.damaged", path.name, reason, path.stem)
-
-    def _note_damage(self, segment: _Segment, torn: TornRecord) -> None:
+    def _note_damage(self, segment: Segment, torn: TornRecord) -> None:
         """A record that was whole when written is not when read."""
         segment.damaged = True
-        self._report_damage(segment.path, torn.reason)
+        self.recovery.report(segment.path, torn.reason)
 
     def _is_full(self) -> bool:
         active = self._segments[-1]
@@ -399,16 +342,16 @@ class Wal:
             os.close(descriptor)
             path.unlink(missing_ok=True)
             raise
-        self._segments.append(_Segment(path, first_seq, time.monotonic(), len(FILE_HEADER)))
+        self._segments.append(Segment(path, first_seq, time.monotonic(), len(FILE_HEADER)))
         return descriptor
 
-    def _drop(self, segment: _Segment) -> None:
+    def _drop(self, segment: Segment) -> None:
         if segment.damaged:
             segment.path.rename(segment.path.with_suffix(".damaged"))
         else:
             segment.path.unlink()
 
-    def _next_range(self) -> tuple[_Segment | None, int, int]:
+    def _next_range(self) -> tuple[Segment | None, int, int]:
         """The segment to read from, the offset to go on at, and the end of its synced part."""
         with self._files:
             for segment in self._segments:
