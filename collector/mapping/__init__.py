@@ -14,11 +14,13 @@ from collector.mapping import (
     adk,
     autogen,
     crewai,
+    dspy,
     evaluations,
     genai,
     genai_logs,
     haystack,
     langsmith,
+    mastra,
     openinference,
     openllmetry,
     pickwise,
@@ -37,7 +39,7 @@ from pickwise.attributes import PROJECT
 from pickwise.settings import Settings
 
 #: Raised with every change of what a request maps to; rows carry it, so that a replay knows what is old.
-MAPPING_VERSION = "3"
+MAPPING_VERSION = "4"
 
 RULES: tuple[Rule, ...] = (
     *pickwise.RULES,
@@ -48,6 +50,7 @@ RULES: tuple[Rule, ...] = (
     *openllmetry.RULES,
     *adk.RULES,
     *autogen.RULES,
+    *mastra.RULES,
     *genai.RULES,
     *vercel.RULES,
     *valued.RULES,
@@ -55,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     *haystack.RULES,
     *crewai.RULES,
     *smolagents.RULES,
+    *dspy.RULES,
     *openinference.RULES,
 )
 #: Names of which a span that some rule knows has one.

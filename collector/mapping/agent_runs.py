@@ -21,7 +21,7 @@ from collector.mapping.conversation import (
     as_text,
     from_json,
 )
-from collector.mapping.facts_of import Origin, context_facts, selection_id, turn_facts
+from collector.mapping.facts_of import Origin, context_facts, selection_id, step_facts
 from collector.mapping.message_forms import ChatMessage
 from collector.spans import Span
 from pickwise.events import derive_event_id
@@ -117,7 +117,7 @@ class _Teller:
         own = msgspec.structs.replace(self._span, span_id=self._keys[turn], start_ns=self._time(turn))
         told = msgspec.structs.replace(self._origin, model=message.model or self._origin.model)
         asked = ModelTurn(messages=self._prompt(before, turn), tools=self._run.tools, calls=message.calls)
-        facts = turn_facts(own, told, asked, self._settings)
+        facts = step_facts(own, told, asked, self._settings)
         for selection in facts.selections:
             if isinstance(selection, SelectionFact) and selection.role == "turn":
                 selection.role = "step"
@@ -131,7 +131,7 @@ class _Teller:
         key = derive_event_id(self._keys.get(last, self._span.span_id), "end")
         own = msgspec.structs.replace(self._span, span_id=key, start_ns=self._span.end_ns or self._span.start_ns)
         asked = ModelTurn(messages=self._prompt(last, end), tools=[], calls=[])
-        return self._of_span(turn_facts(own, self._origin, asked, self._settings))
+        return self._of_span(step_facts(own, self._origin, asked, self._settings))
 
     def _prompt(self, before: int, turn: int) -> list[Message]:
         """What the model was told since its last message. What came before, the turn before tells."""

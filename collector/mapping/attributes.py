@@ -155,6 +155,20 @@ AI_SESSIONS = (
 )
 """Session of the user, under the names that users commonly choose."""
 
+# --- Mastra ----------------------------------------------------------------------------------------------------------
+MASTRA_KIND = "mastra.span.type"
+"""What the span is: agent_run, model_generation, model_step, model_inference, tool_call, …"""
+MASTRA_INPUTS = ("mastra.agent_run.input", "mastra.model_generation.input", "mastra.model_step.input", "input")
+"""What a span was given, as text or JSON text: named for its kind, before version 1 for none."""
+MASTRA_OUTPUTS = ("mastra.model_step.output", "output")
+"""What it returned, in the same way."""
+MASTRA_AGENT_ID = "gen_ai.agent.id"
+"""Id of the agent, where its name is not told."""
+MASTRA_SESSIONS = ("mastra.metadata.sessionId", "mastra.metadata.threadId")
+"""Session of the user."""
+MASTRA_OLD_SESSIONS = ("sessionId", "threadId")
+"""The same, before version 1."""
+
 # --- OpenLLMetry (Traceloop) -----------------------------------------------------------------------------------------
 TL_KIND = "traceloop.span.kind"
 """What the span is: workflow, task, agent, tool, …"""

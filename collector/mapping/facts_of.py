@@ -23,6 +23,7 @@ from collector.mapping.routing import (
     search_of,
     skills_of,
 )
+from collector.mapping.unnamed_calls import with_call_ids
 from collector.spans import Span
 from pickwise.events import MAX_CANDIDATES, Candidate, Event, Selection, StageMs, derive_event_id
 from pickwise.settings import Settings
@@ -85,6 +86,11 @@ def turn_facts(span: Span, origin: Origin, turn: ModelTurn, settings: Settings) 
 
     Searches by router tools that it quotes are selections of their own.
     """
+    return step_facts(span, origin, with_call_ids(turn), settings)
+
+
+def step_facts(span: Span, origin: Origin, turn: ModelTurn, settings: Settings) -> Facts:
+    """The same of a turn whose calls may stay without ids: who tells of a whole run knows which results are theirs."""
     routed = routed_turn(turn, settings.tool_routes)
     made_by = selection_id(span.trace_id, span.span_id)
     selections: list[Selection] = []

@@ -33,10 +33,11 @@ _RULES: tuple[tuple[str | None, str | None, ErrorKind], ...] = (
     (r"TypeError$", r"argument|parameter", "invalid_arguments"),
     (
         None,
-        r"validation errors? for|invalid (?:input|arguments?|parameters?) for|invalid json|json parsing failed|"
+        r"validation errors? for|(?:input|tool) validation failed|\barg \S+ is (?:invalid|not in the)|"
+        r"invalid (?:input|arguments?|parameters?) for|invalid json|json parsing failed|"
         r"type validation failed|field required|mandatory input parameters|missing \d+ required|"
         r"unexpected keyword argument|missing required (?:argument|parameter|field)|"
-        r"failed to parse (?:tool )?arguments|argument parsing failed|arguments are malformed|"
+        r"failed to parse (?:tool )?(?:arguments|parameter)|argument parsing failed|arguments are malformed|"
         r"error while decoding function arguments",
         "invalid_arguments",
     ),
@@ -155,14 +156,15 @@ def _status_kind(span: Span) -> ErrorKind | None:
 
 
 def is_error_result(result: Any) -> bool:
-    """Whether a result says itself that it is an error: MCP's ``isError``, or the key ``error`` alone."""
+    """Whether a result says itself that it is an error: MCP's ``isError``, ``error`` as a flag, or that key alone."""
     # Most results are no object, or one without the keys, which an escape in it could hide.
     if isinstance(result, str) and not ("isError" in result or '"error"' in result or "\\" in result):
         return False
     decoded = from_json(result)
     if not isinstance(decoded, dict):
         return False
-    return decoded.get("isError") is True or (list(decoded) == ["error"] and bool(decoded["error"]))
+    is_flagged = decoded.get("isError") is True or decoded.get("error") is True
+    return is_flagged or (list(decoded) == ["error"] and bool(decoded["error"]))
 
 
 def of_quoted(text: str, error: bool | None, skill_id: str, settings: Settings) -> Failure | None:

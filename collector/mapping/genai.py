@@ -21,6 +21,7 @@ from collector.mapping.conversation import (
 from collector.mapping.facts_of import ToolRun, context_facts, run_fact, turn_facts
 from collector.mapping.failures import classify
 from collector.mapping.genai_events import call_id, held, messages, of_events
+from collector.mapping.messages_in_values import definitions
 from collector.mapping.origin import origin_of
 from collector.mapping.rules import Rule, marked, operating
 from collector.spans import Attributes, Span, SpanEvent
@@ -88,7 +89,7 @@ def _calls_of(returned: Sequence[Said]) -> list[ToolCall]:
 def _offered(attributes: Attributes) -> list[ToolDefinition]:
     """The tool definitions, or the bare names of an agent's tools."""
     defined = attributes.get(names.TOOL_DEFINITIONS)
-    if defined is not None and (tools := tool_definitions(defined)):
+    if defined is not None and (tools := tool_definitions(defined) or definitions(defined)):
         return tools
     if names.PYDANTIC_REQUEST in attributes:
         request = from_json(attributes[names.PYDANTIC_REQUEST])

@@ -14,7 +14,7 @@ from collector.mapping.printed import PrintedObject, printed_object
 
 Raw = dict[str, Any]
 
-_ROLES = {
+ROLES = {
     "user": "user",
     "human": "user",
     "assistant": "assistant",
@@ -68,9 +68,9 @@ def chat_message(raw: Any) -> ChatMessage | None:
 
 def _pair(raw: list[Any]) -> ChatMessage | None:
     """``["user", "text"]``"""
-    if len(raw) != 2 or not all(isinstance(item, str) for item in raw) or raw[0] not in _ROLES:
+    if len(raw) != 2 or not all(isinstance(item, str) for item in raw) or raw[0] not in ROLES:
         return None
-    return ChatMessage(role=_ROLES[raw[0]], text=raw[1])
+    return ChatMessage(role=ROLES[raw[0]], text=raw[1])
 
 
 def _printed(text: str) -> ChatMessage | None:
@@ -111,7 +111,7 @@ def _role(raw: Raw) -> str | None:
     told = raw.get("role", raw.get("_role"))
     if isinstance(told, str):
         # `MessageRole.USER` and the like, where an enumeration was printed.
-        return _ROLES.get(told.rpartition(".")[2].lower())
+        return ROLES.get(told.rpartition(".")[2].lower())
     kind = raw.get("type")
     return _TYPE_ROLES.get(kind) if isinstance(kind, str) else None
 

@@ -15,6 +15,7 @@ from collector.facts import CallFact, Facts
 from collector.mapping import attributes as names
 from collector.mapping.agent_runs import AgentRun, context_of_run, run_after_query, run_facts
 from collector.mapping.conversation import ModelTurn, from_json, text_or_none
+from collector.mapping.dspy import CALLED
 from collector.mapping.facts_of import Origin, ToolRun, context_facts, run_fact, turn_facts
 from collector.mapping.langchain import settle, tool_message, tool_node
 from collector.mapping.messages_in_values import (
@@ -85,8 +86,13 @@ def _is_around_model(span: Span, turn: ModelTurn) -> bool:
 
 
 def _tells_run(attributes: Attributes) -> bool:
-    """Whether what is called a model returned a whole run: calls with their results."""
-    if any(key.startswith(names.OI_OUTPUT_MESSAGES) for key in attributes):
+    """Whether what is called a model returned a whole run: calls with their results.
+
+    Its last words are its output message. Where it called tools on the way, those calls are the span's own.
+    """
+    if not any(key.startswith(names.OI_CALLS) for key in attributes) and any(
+        key.startswith(names.OI_OUTPUT_MESSAGES) for key in attributes
+    ):
         return False
     output = attributes.get(names.OI_OUTPUT)
     found = conversations(output) if may_tell_calls(output) else []
@@ -106,7 +112,7 @@ def tool_run(span: Span, settings: Settings) -> CallFact:
     ids = (attributes.get(names.OI_TOOL_CALL_ID), attributes.get(names.OI_TOOL_ID), quoted.call_id if quoted else None)
     arguments = arguments_of(attributes)
     run = ToolRun(
-        skill_id=text_or_none(attributes.get(names.OI_TOOL_NAME)) or span.name,
+        skill_id=text_or_none(attributes.get(names.OI_TOOL_NAME)) or span.name.removesuffix(CALLED),
         call_id=next((call_id for call_id in ids if isinstance(call_id, str) and call_id), None),
         arguments=arguments,
         result=quoted.text if quoted else output,

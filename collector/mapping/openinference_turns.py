@@ -13,18 +13,20 @@ from collector.mapping.conversation import (
     ToolDefinition,
     ToolResult,
     from_json,
+    objects,
     text_or_none,
     tool_definitions,
 )
+from collector.mapping.dspy import prompted_calls, prompted_menu, prompted_question
 from collector.mapping.flattened import Group, grouped
 from collector.mapping.langchain import invalid_calls
-from collector.mapping.message_forms import ChatMessage
+from collector.mapping.message_forms import ROLES, ChatMessage, chat_message
 from collector.mapping.messages_in_values import conversations, definitions, menu
 from collector.spans import Attributes
 
 _TOOL_USE = "tool_use"
-#: Anthropic's and MCP's flag of a result that is an error.
-_ERROR_FLAG = re.compile(r'"is_?[eE]rror":\s*true')
+#: Anthropic's, MCP's and Bedrock's flag of a result that is an error.
+_ERROR_FLAG = re.compile(r'"is_?[eE]rror":\s*true|"status":\s*"error"')
 #: Ways in which a function call of before there were tool calls is told.
 _FUNCTION_NAMES = ("name", "function_name")
 _FUNCTION_ARGUMENTS = ("arguments", "args")
@@ -33,12 +35,29 @@ _FUNCTION_ARGUMENTS = ("arguments", "args")
 def model_turn(attributes: Attributes) -> ModelTurn:
     """The turn that the span's attributes tell. What is not flattened is looked for in its input and output values."""
     outputs = _messages(attributes, names.OI_OUTPUT_MESSAGES, names.OI_OUTPUT)
+    outputs = outputs or _completions(attributes.get(names.OI_OUTPUT))
     calls = [call for message in outputs for call in message.calls]
-    return ModelTurn(
+    turn = ModelTurn(
         messages=_messages(attributes, names.OI_INPUT_MESSAGES, names.OI_INPUT),
         tools=_tools(attributes),
         calls=calls + _unreadable(attributes, calls) or _function_call(attributes),
     )
+    return turn if turn.tools else _prompted(turn, outputs)
+
+
+def _prompted(turn: ModelTurn, outputs: list[Message]) -> ModelTurn:
+    """The turn with the menu and the call that stand in its texts, if they do."""
+    tools = prompted_menu(turn.messages)
+    if not tools:
+        return turn
+    calls = turn.calls or prompted_calls(outputs)
+    return ModelTurn(messages=prompted_question(turn.messages), tools=tools, calls=calls)
+
+
+def _completions(value: Any) -> list[Message]:
+    """Answers that are no messages but hold calls as one does."""
+    found = (chat_message({"role": "assistant"} | item) for item in objects(value) if item.get("tool_calls"))
+    return [message for message in found if message is not None]
 
 
 def _messages(attributes: Attributes, prefix: str, value: str) -> list[Message]:
@@ -61,13 +80,18 @@ def _complete(messages: list[Message], told: list[ChatMessage]) -> None:
     if [call.name for call in calls] == [call.name for call in told_calls]:
         for call, same in zip(calls, told_calls, strict=True):
             call.call_id = call.call_id or same.call_id
-    results = {result.call_id: result for message in told for result in message.results}
+    results = [result for message in told for result in message.results]
+    by_id = {result.call_id: result for result in results if result.call_id}
+    nameless = [message for message in messages if message.role == "tool" and not any(_ids(message))]
     for message in messages:
-        message.results = [results.get(result.call_id, result) for result in message.results]
-    nameless = [message for message in messages if message.role == "tool" and not message.results]
+        message.results = [by_id.get(result.call_id or "", result) for result in message.results]
     if len(nameless) == len(results):
-        for message, result in zip(nameless, results.values(), strict=True):
+        for message, result in zip(nameless, results, strict=True):
             message.results = [result]
+
+
+def _ids(message: Message) -> list[str | None]:
+    return [result.call_id for result in message.results]
 
 
 def values_messages(value: Any) -> list[ChatMessage]:
@@ -90,8 +114,9 @@ def _message(group: Group) -> Message:
         text = "\n".join(part for part in texts if part) or None
     calls = [call for raw in grouped(group, names.OI_CALLS) if (call := _call(raw))]
     calls = calls or [call for part in parts if (call := _part_call(part))]
-    role = str(group.get(names.OI_ROLE, ""))
-    return Message(role=role, text=text, calls=calls or _legacy_call(group), results=_results(group, text))
+    told_role = str(group.get(names.OI_ROLE, ""))
+    role = ROLES.get(told_role, told_role)
+    return Message(role=role, text=text, calls=calls or _legacy_call(group), results=_results(group, role, text))
 
 
 def _shown(value: Any) -> str | None:
@@ -130,11 +155,12 @@ def _function_call(attributes: Attributes) -> list[ToolCall]:
     return [ToolCall(name=name, arguments=arguments)] if name else []
 
 
-def _results(group: Group, text: str | None) -> list[ToolResult]:
+def _results(group: Group, role: str, text: str | None) -> list[ToolResult]:
     call_id = text_or_none(group.get(names.OI_RESULT_ID))
-    if call_id is None:
+    name = text_or_none(group.get(names.OI_RESULT_NAME))
+    if call_id is None and (role != "tool" or name is None):
         return []
-    return [ToolResult(call_id=call_id, name=text_or_none(group.get(names.OI_RESULT_NAME)), text=text or "")]
+    return [ToolResult(call_id=call_id, name=name, text=text or "")]
 
 
 def _tools(attributes: Attributes) -> list[ToolDefinition]:

@@ -51,8 +51,8 @@ _SCOPE = "opentelemetry.instrumentation."
 _LANGCHAIN_SCOPE = "opentelemetry.instrumentation.langchain"
 #: Since this release its handler writes log records when the model's span is no longer the current one.
 _RECORDS_OUTSIDE = (0, 59, 1)
-#: LlamaIndex: names of classes where the tool's name belongs.
-_TOOL_CLASSES = frozenset({"FunctionTool", "QueryEngineTool"})
+#: LlamaIndex and LangChain for JavaScript: names of classes where the tool's name belongs.
+_TOOL_CLASSES = frozenset({"FunctionTool", "QueryEngineTool", "DynamicTool", "DynamicStructuredTool"})
 #: Stands in the path of a function that is local to another.
 _LOCALS = "<locals>."
 #: Keys of LangChain's metadata, which newer releases put on each span below ``traceloop.association.properties``.

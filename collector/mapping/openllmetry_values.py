@@ -38,6 +38,9 @@ def read_given(value: Any) -> Given:
     positional, named = raw.get("args", []), raw.get("kwargs")
     if set(raw) <= {"args", "kwargs"} and isinstance(positional, list) and isinstance(named, dict):
         return Given(_python_arguments(positional, named))
+    if set(raw) == {"args"} and isinstance(positional, list) and len(positional) == 1:
+        only = from_json(positional[0])  # LangChain for JavaScript
+        return Given(only if isinstance(only, dict) else raw)
     return Given(readable(raw))
 
 

@@ -12,7 +12,7 @@ from collector.spans import Attributes, Span
 
 _SESSION = (
     *(names.CONVERSATION_ID, names.SESSION_ID, names.LF_TRACE_SESSION),
-    *(*names.AI_SESSIONS, *names.TL_SESSIONS, *names.LS_SESSIONS),
+    *(*names.AI_SESSIONS, *names.TL_SESSIONS, *names.LS_SESSIONS, *names.MASTRA_SESSIONS),
 )
 _AGENT = (names.AGENT_NAME, names.OI_AGENT, names.AI_FUNCTION, names.TL_AGENT, names.LS_AGENT)
 _MODEL = (names.REQUEST_MODEL, names.AI_MODEL, names.OI_MODEL, names.RESPONSE_MODEL, names.TL_MODEL, names.LS_MODEL)

@@ -52,6 +52,8 @@ _WHOLE = Told(6, 10, 10, 10, 10, 10, 4, 1, 0)
 _WHOLE_IN_SESSIONS = _WHOLE._replace(sessions=6)
 _ANTHROPIC = "anthropic-2.14.0+opentelemetry-instrumentation-0.62.4"
 _OPENAI = "openai-3.57.0+opentelemetry-instrumentation-0.62.4"
+_GOOGLE = "google-genai-3.6.1"
+_GOOGLE_OTEL = "google-genai-2.34.0+opentelemetry-instrumentation-google-genai-1.3b0"
 _OPENAI_AGENTS_TRACELOOP = "openai-agents-0.24.0+opentelemetry-instrumentation-0.62.4"
 
 _OURS = {
@@ -61,6 +63,22 @@ _OURS = {
     "anthropic-2.14.0+openinference-3.1.0": _WHOLE,
     f"{_ANTHROPIC}/attributes": _WHOLE,
     f"{_ANTHROPIC}/events": _WHOLE,
+    "boto3-1.44.8+openinference-0.1.61": _WHOLE,
+    # The flag of a failed result is left out.
+    "boto3-1.44.8+opentelemetry-instrumentation-bedrock-0.62.4": _WHOLE._replace(failures=1),
+    "boto3-1.44.8+opentelemetry-instrumentation-botocore-0.66b2": _WHOLE._replace(offered=0),
+    # The model names the unknown tool twice; one call a step, so that nothing follows what is refused.
+    "dspy-3.4.1+openinference-0.1.48/react": Told(6, 10, 11, 11, 11, 11, 5, 2, 0),
+    # One step a question.
+    "dspy-3.4.1+openinference-0.1.48/native": Told(6, 10, 7, 7, 7, 7, 4, 1, 0),
+    # Spans of a client and of its server, no model.
+    "fastmcp-3.4.11+opentelemetry-instrumentation-mcp-0.62.4": Told(0, 0, 0, 10, 10, 10, 4, 1, 0),
+    **{f"{_GOOGLE_OTEL}/{content}": _WHOLE for content in ("attributes", "events")},
+    # The SDK runs the tools: what the model said on the way is not told, the unknown tool ends its turn.
+    f"{_GOOGLE_OTEL}/auto": Told(6, 10, 8, 8, 8, 8, 2, 0, 0),
+    f"{_GOOGLE}+openinference-1.4.14/loop": _WHOLE,
+    f"{_GOOGLE}+openinference-1.4.14/auto": Told(6, 10, 9, 9, 9, 9, 3, 0, 0),
+    f"{_GOOGLE}+opentelemetry-instrumentation-google-generativeai-0.62.4": _WHOLE,
     "langfuse-5.0.4": _WHOLE_IN_SESSIONS,
     # The unreadable arguments end their turn.
     "langgraph-js-1.7.3+openinference-4.1.1": Told(6, 10, 9, 9, 9, 9, 4, 1, 6),
@@ -68,14 +86,19 @@ _OURS = {
     # The unreadable arguments are repaired, so the call succeeds.
     "llama-index-core-0.14.25+openinference-4.6.1": _WHOLE._replace(failures=3),
     "logfire-5.4.0": _WHOLE,
+    # Requests are cut at 1 kB, and with them the menu.
+    "mastra-0.24.9": _WHOLE_IN_SESSIONS._replace(offered=0),
+    "mastra-1.71.0": _WHOLE_IN_SESSIONS,
     "mlflow-3.17.2": _WHOLE,
     # Neither menu nor what the model returned; the unknown tool is in no message.
     f"{_OPENAI_AGENTS_TRACELOOP}/chat": Told(6, 0, 9, 9, 9, 9, 3, 0, 0),
     f"{_OPENAI_AGENTS_TRACELOOP}/responses": _WHOLE,
+    **{f"openai-js-6.49.0+{library}": _WHOLE for library in ("openinference-4.2.7", "traceloop-0.27.0")},
     **{f"openai-3.57.0+openinference-0.1.66/{api}": _WHOLE for api in ("chat", "responses")},
     **{f"{_OPENAI}/{api}": _WHOLE for api in ("chat", "responses")},
     # No menu: that a tool does not exist is only in the words of the loop that called it.
     f"{_OPENAI}/events": _WHOLE._replace(offered=0, invented=0),
+    "openai-2.54.0+openlit-1.45.0": _WHOLE,
     "openai-2.54.0+opentelemetry-instrumentation-openai-v2-2.1b0": _WHOLE._replace(offered=0),
     "semantic-kernel-1.45.0": _WHOLE,
     "strands-agents-1.62.0": _WHOLE_IN_SESSIONS,
@@ -118,6 +141,13 @@ MISSED = {
     f"{_SMOLAGENTS}/code": {"arguments": 8},
     # Its records name the span around all turns, so that the turns of a trace are one: a tool called again is one pick.
     f"{_ANTHROPIC}/events": {"picks": 8},
+    # The turns of a question are one span: a tool called again in it is one pick.
+    f"{_GOOGLE_OTEL}/auto": {"picks": 7},
+    # The step that named the unknown tool has no output; what was asked in it is in no other turn.
+    "mastra-0.24.9": {
+        **{"queries": 5, "picks": 9, "calls": 9, "arguments": 8, "results": 9},
+        **{"failures": 3, "invented": 0, "sessions": 5},
+    },
     # Each request is a trace of its own, without a session: nothing ties a result to the call before.
     "litellm-1.110.2": {"results": 1, "failures": 1},
     # Without menu and output a model span is no turn.

@@ -148,7 +148,7 @@ def test_the_oldest_names_of_a_call() -> None:
         **{"gen_ai.completion.0.function_call.name": "get", "gen_ai.completion.0.function_call.arguments": "{}"}
     )
     (call,) = mapped(attributes).calls
-    assert (call.skill_id, call.arguments, call.call_id) == ("get", "{}", None)
+    assert (call.skill_id, call.arguments) == ("get", "{}")
 
 
 @pytest.mark.parametrize("kind", ["embedding", "rerank"])
@@ -364,3 +364,16 @@ def test_both_generations_on_one_span() -> None:
     (selection,) = facts.selections
     assert (selection.query, [candidate.skill_id for candidate in selection.candidates]) == ("hi", ["get"])
     assert [(call.skill_id, call.arguments) for call in facts.calls] == [("get", '{"a": 1}'), ("put", None)]
+
+
+def test_a_tool_of_langchain_for_javascript_is_named_in_what_it_returned() -> None:
+    message = {"lc": 1, "id": ["langchain_core", "messages", "ToolMessage"], "type": "constructor"}
+    held = {"type": "tool", "content": "sunny", "tool_call_id": "1", "name": "get", "status": "success"}
+    attributes = {
+        "traceloop.span.kind": "task",
+        "traceloop.entity.name": "DynamicStructuredTool",
+        "traceloop.entity.input": json.dumps({"args": ['{"city": "Rome"}']}),
+    }
+    (call,) = mapped(attributes | {"traceloop.entity.output": json.dumps(message | {"kwargs": held})}).calls
+    assert (call.skill_id, call.call_id, call.arguments, call.ok) == ("get", "1", {"city": "Rome"}, True)
+    assert mapped(attributes).calls == []
