@@ -18,13 +18,20 @@ from pickwise.events import DEFAULT_PROJECT
 
 #: More durations than so many are told by the buckets of their sums, which are right within 2 %.
 _MANY = 50_000
-#: The cluster of each selection whose query has one; clusters that were asked only now and then are none.
+#: The cluster of each selection whose query has one; clusters that were asked only now and then are none. The same is
+#: asked often, so it is looked up once a query.
 _CLUSTERED = """
-    select s.event_id, q.cluster_id as cluster
-    from selections s
-    join query_clusters q on q.project = s.project and q.query_key = md5(s.query)
-    where s.project = $project and q.cluster_id is not null
-    qualify count(*) over (partition by q.cluster_id) >= 3
+    with asked as (
+        select query, count(*) as times from selections where project = $project group by query
+    ),
+    placed as (
+        select a.query, q.cluster_id as cluster
+        from asked a
+        join query_clusters q on q.project = $project and q.query_key = md5(a.query)
+        where q.cluster_id is not null
+        qualify sum(a.times) over (partition by q.cluster_id) >= 3
+    )
+    select s.event_id, p.cluster from selections s join placed p using (query) where s.project = $project
 """
 #: What observations of selections lack.
 _NO_CALL = "select null::varchar as call_key, null::varchar as selection_id where false"

@@ -9,13 +9,13 @@ from typing import Any
 import duckdb
 
 from analytics import chains
-from analytics.metrics.declarations import BY_NAME, DECISIONS, GROUPINGS, METRICS, Metric
+from analytics.cluster_weakness import clusters_by_weakness
+from analytics.confusion import confusions
+from analytics.metrics.declarations import BY_NAME, DECISIONS, GROUPINGS, METRICS, MIN_N, Metric
 from analytics.query import MetricError, metric
 from pickwise.events import DEFAULT_PROJECT
 
-#: A finding needs so many observations; below, chance decides.
-MIN_N = 20
-#: Findings named at the top.
+#: Findings named at the top, and rows of each list below the metrics.
 _FIRST = 5
 _SEVERITIES = ("bad", "warn")
 #: Status of a value over too few observations to be held against its thresholds; durations and spells are counted.
@@ -30,6 +30,8 @@ def report(
     start: datetime | None = None,
     end: datetime | None = None,
     by: Sequence[str] = (),
+    *,
+    with_lists: bool = True,
 ) -> dict[str, Any]:
     """The report over events with ``start`` <= time < ``end``.
 
@@ -39,7 +41,11 @@ def report(
     length before; None without a ``start``), ``change``, ``status`` (`ok`, `warn`, `bad`, `few` below 20 observations,
     or None without data or thresholds), and with ``by`` the ``rows`` of the groupings that it supports (None where it
     supports none of them). ``look_first``: what is beyond its threshold, worst first, with the skill that contributes
-    most. ``chains``: what successful sessions run one after the other, as last night found it, whatever the window.
+    most.
+
+    ``with_lists``, the first of: ``confused``: pairs of skills (``analytics.confusion``); ``weak_clusters``: kinds of
+    questions that surely go worse than the rest (``analytics.cluster_weakness``); ``chains``: what successful sessions
+    run one after the other, as last night found it, whatever the window.
 
     Raises MetricError for a grouping that no metric knows.
     """
@@ -53,7 +59,7 @@ def report(
         {"decision": name, "question": question, "metrics": [m for m in measured if m["decision"] == name]}
         for name, question in DECISIONS.items()
     ]
-    return {
+    document = {
         "project": project,
         "from": _iso(start),
         "to": _iso(stop),
@@ -61,15 +67,25 @@ def report(
         "by": list(by),
         "look_first": _look_first(connection, project, (start, stop), measured),
         "decisions": decisions,
+    }
+    return document | _lists(connection, project, (start, stop)) if with_lists else document
+
+
+Window = tuple[datetime | None, datetime | None]
+
+
+def _lists(connection: duckdb.DuckDBPyConnection, project: str, window: Window) -> dict[str, list[dict[str, Any]]]:
+    start, end = window
+    clusters = clusters_by_weakness(connection, project, start, end)
+    return {
+        "confused": confusions(connection, project, start=start, end=end, limit=_FIRST),
+        "weak_clusters": [row for row in clusters if row["weak_by"]][:_FIRST],
         "chains": [_chain(row) for row in chains.stored(connection, project, _FIRST)],
     }
 
 
 def _chain(row: dict[str, Any]) -> dict[str, Any]:
     return row | {name: _iso(row[name]) for name in ("time", "computed_at")}
-
-
-Window = tuple[datetime | None, datetime | None]
 
 
 def _measure(
@@ -177,7 +193,7 @@ def _culprit(
     start, end = window
     rows = metric(connection, declared.name, project=project, start=start, end=end, by=["skill"])["rows"]
     against = [
-        (round(row["n"] * (row["value"] if declared.good == "down" else 1 - row["value"])), row)
+        (declared.against(row), row)
         for row in rows
         if row["skill"] is not None and row["value"] is not None and row.get("k") == declared.headline_k
     ]

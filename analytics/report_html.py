@@ -17,15 +17,13 @@ from analytics.frames import metric_series
 from analytics.metrics.declarations import BY_NAME
 from analytics.plain import plain
 from analytics.report import sentence
+from analytics.report_lists import is_latency, lists
 from analytics.report_text import (
     COLUMNS,
-    STAGE_COLUMNS,
     cells,
     group_cells,
     heading,
-    is_latency,
     nothing_to_look_at,
-    stage_cells,
     title,
 )
 
@@ -83,11 +81,11 @@ def render_html(found: dict[str, Any], lines: Trends) -> str:
         _text(main, "h2", heading(decision), "font-size:15px;margin:20px 0 0")
         _text(main, "p", decision["question"], f"margin:0 0 4px;color:{_QUIET}")
         _metrics(main, decision["metrics"], found["by"], lines)
-        for m in filter(is_latency, decision["metrics"]):
-            _text(main, "p", m["metric"], "margin:8px 0 0;font-weight:600")
-            table = _table(main, STAGE_COLUMNS)
-            for row in m["rows"]:
-                _row(table, stage_cells(row))
+        for told in lists(found, decision):
+            _text(main, "p", told.title, "margin:8px 0 0;font-weight:600")
+            table = _table(main, told.columns)
+            for row in told.rows:
+                _row(table, row)
     return "<!doctype html>\n" + tostring(page, encoding="unicode", method="html") + "\n"
 
 

@@ -11,11 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from analytics.metrics.declarations import MIN_N
 from analytics.plain import plain
-from analytics.report import FEW, MIN_N, sentence, show
+from analytics.report import FEW, sentence, show
+from analytics.report_lists import interval, is_latency, lists
 
 COLUMNS = ("metric", "value", "95 % interval", "n", "change", "")
-STAGE_COLUMNS = ("stage", "p50", "p95", "p99", "n", "left out")
 _COLOURS = {"bad": "red", "warn": "yellow", "ok": "green"}
 _BACKTICKS = re.compile("`+")
 
@@ -33,11 +34,11 @@ def render_text(found: dict[str, Any]) -> RenderableType:
             for name, *numbers in group_cells(m, found["by"]):
                 table.add_row(f"  {escape(name)}", *map(escape, numbers), style="dim")
         parts.append(table)
-        for m in filter(is_latency, decision["metrics"]):
-            latencies = Table(*STAGE_COLUMNS, title=m["metric"], title_justify="left")
-            for row in m["rows"]:
-                latencies.add_row(*map(escape, stage_cells(row)))
-            parts.append(latencies)
+        for told in lists(found, decision):
+            table = Table(*told.columns, title=told.title, title_justify="left")
+            for row in told.rows:
+                table.add_row(*map(escape, row))
+            parts.append(table)
     return Group(*parts)
 
 
@@ -52,9 +53,9 @@ def render_markdown(found: dict[str, Any]) -> str:
             if not is_latency(m):
                 lines.append(_line(cells(m)))
             lines += [_line([_code(name), *numbers]) for name, *numbers in group_cells(m, found["by"])]
-        for m in filter(is_latency, decision["metrics"]):
-            lines += ["", f"`{m['metric']}`", "", *_head(STAGE_COLUMNS)]
-            lines += [_line([_code(stage), *numbers]) for stage, *numbers in map(stage_cells, m["rows"])]
+        for told in lists(found, decision):
+            lines += ["", f"**{told.title}**", "", *_head(told.columns)]
+            lines += [_line([_code(name), *numbers]) for name, *numbers in told.rows]
     return "\n".join(lines) + "\n"
 
 
@@ -96,19 +97,9 @@ def nothing_to_look_at(found: dict[str, Any]) -> str:
     return f"Nothing is beyond its threshold.{too_few}"
 
 
-def is_latency(m: dict[str, Any]) -> bool:
-    return bool(m["rows"]) and "p95" in m["rows"][0]
-
-
 def cells(m: dict[str, Any]) -> list[str]:
     """A metric under ``COLUMNS``."""
-    return [m["metric"], show(m["value"], m["unit"]), _interval(m), f"{m['n']:,}", _change(m), m["status"] or ""]
-
-
-def stage_cells(row: dict[str, Any]) -> list[str]:
-    """The latency of a stage, ms, under ``STAGE_COLUMNS``."""
-    quantiles = [show(row[name], "ms") for name in ("p50", "p95", "p99")]
-    return [row["stage"] or "–", *quantiles, f"{row['n']:,}", f"{row['left_out']:,}"]
+    return [m["metric"], show(m["value"], m["unit"]), interval(m), f"{m['n']:,}", _change(m), m["status"] or ""]
 
 
 def group_cells(m: dict[str, Any], by: Sequence[str]) -> list[list[str]]:
@@ -119,17 +110,13 @@ def group_cells(m: dict[str, Any], by: Sequence[str]) -> list[list[str]]:
         [
             plain(", ".join(_about(row, by))),
             show(row["value"], m["unit"]),
-            _interval(row | {"unit": m["unit"]}),
+            interval(row | {"unit": m["unit"]}),
             f"{row['n']:,}",
             "",
             "",
         ]
         for row in m["rows"] or []
     ]
-
-
-def _interval(m: dict[str, Any]) -> str:
-    return "" if m.get("low") is None else f"{show(m['low'], m['unit'])} to {show(m['high'], m['unit'])}"
 
 
 def _change(m: dict[str, Any]) -> str:

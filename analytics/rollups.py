@@ -8,6 +8,7 @@ which no segment holds. So they equal the rows always.
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Literal
 
 import duckdb
 
+from analytics.database import literal
 from analytics.metrics.declarations import METRICS, Metric
 from analytics.segments import SEGMENT_TABLES, Manifest, Segment, SegmentStore, copy_into, read_segments
 from analytics.sums import ADDED, keyed, observations, summed
@@ -60,6 +62,11 @@ class Measure:
     looks_beyond: bool = False
 
     @property
+    def tables(self) -> list[str]:
+        """What of the tables of segments it is made of."""
+        return [table for table in SEGMENT_TABLES if re.search(rf"\b{table}\b", self.query)]
+
+    @property
     def step_length(self) -> timedelta:
         return _STEPS[self.step]
 
@@ -93,7 +100,7 @@ def rolled(connection: duckdb.DuckDBPyConnection, measure: Measure) -> str | Non
             [table],
         ).fetchall()
         if (table,) not in found and found:
-            for name in SEGMENT_TABLES:
+            for name in measure.tables:
                 connection.execute(f"create table if not exists gone_{name} as from masked_{name}")
             is_judged = measure.by_labels and connection.execute("select exists (from labels)").fetchall()[0][0]
             connection.execute(f"create table {table} as {_all_of(measure, is_judged)}")
@@ -242,8 +249,8 @@ def _all_of(measure: Measure, is_judged: bool) -> str:
     """A measure's sums over all that the tables of a reading hold; ``is_judged``: by labels too."""
     parts = [
         f"from rollups where measure = '{measure.name}'",
-        _rolled({table: f"from main.folded_{table}" for table in SEGMENT_TABLES}, [measure]),
-        _negative(_rolled({table: f"from main.gone_{table}" for table in SEGMENT_TABLES}, [measure])),
+        _rolled({table: f"from main.folded_{table}" for table in measure.tables}, [measure]),
+        _negative(_rolled({table: f"from main.gone_{table}" for table in measure.tables}, [measure])),
     ]
     if is_judged:
         told = "(from main.judgements where not from_judge)"
@@ -271,10 +278,14 @@ def _added(parts: Sequence[str]) -> str:
 def _masked_rows(store: SegmentStore, table: str, segments: Sequence[Segment], touched: Collection[int]) -> str:
     """A query of the rows of segments whose units are in ``masks``."""
     dirty = [segment for segment in segments if segment.masked or segment.number in touched]
-    parts = [
-        f"select * exclude (unit) from {read_segments(store, table, [segment])}"
-        f" where unit in (select unit from masks where segment = {segment.number})"
-        for segment in dirty
-    ]
+    parts = [_masked_of(store, table, segment) for segment in dirty]
     none = f"select * exclude (unit) from {read_segments(store, table, segments[:1])} where false"
     return " union all by name ".join(parts or [none])
+
+
+def _masked_of(store: SegmentStore, table: str, segment: Segment) -> str:
+    """Those of one segment. They are few and lie close together, so all of their columns are only read there."""
+    rows = f"read_parquet({literal(store.path(segment.files[table]))}, file_row_number = true)"
+    masked = f"select unit from masks where segment = {segment.number}"
+    places = f"select file_row_number from {rows} where unit in ({masked})"
+    return f"select * exclude (unit, file_row_number) from {rows} where file_row_number in ({places})"

@@ -27,6 +27,7 @@ import duckdb
 import polars as pl
 
 from analytics import frames, nightly
+from analytics.confusion import confusions
 from analytics.metrics.declarations import METRICS
 from analytics.query import metric
 from analytics.report import report
@@ -101,6 +102,7 @@ def measure(folder: Path) -> None:
                 f"{declared.name} by {' and '.join(by)}, from rows",
                 lambda declared=declared, by=by: metric(connection, declared.name, by=by, from_rows=True),  # type: ignore[misc]
             )
+    _timed("pairs of skills confused, from rows", lambda: confusions(connection))
     _timed("p50, p95, p99 of all stages, from rows", lambda: metric(connection, "stage_latency_ms", from_rows=True))
     _timed("p50, p95, p99 of all stages, from rollups", lambda: metric(connection, "stage_latency_ms"))
 
@@ -163,7 +165,7 @@ def _link(source: str, target: str) -> None:
 def _overview(connection: duckdb.DuckDBPyConnection, start: datetime | None, end: datetime | None) -> None:
     for _, ask in _asked(connection, start, end):
         ask()
-    report(connection, start=start, end=end)
+    report(connection, start=start, end=end, with_lists=False)
 
 
 def _asked(

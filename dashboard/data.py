@@ -14,6 +14,8 @@ import streamlit as st
 
 from analytics import frames, portrait, replay
 from analytics import report as reports
+from analytics.cluster_weakness import clusters_by_weakness
+from analytics.confusion import confusions
 from analytics.query import metric
 from analytics.tables import Tables
 from collector.lake import Lake
@@ -55,7 +57,7 @@ def kept(source: Source, project: str) -> dict[str, Any]:
 
 @st.cache_data(max_entries=_KEPT, show_spinner="Computing the metrics …")
 def report(source: Source, project: str, start: datetime | None) -> dict[str, Any]:
-    return reports.report(source.connect(), project, start, _end_of_window(start))
+    return reports.report(source.connect(), project, start, _end_of_window(start), with_lists=False)
 
 
 def _end_of_window(start: datetime | None) -> datetime | None:
@@ -111,6 +113,16 @@ def selections(
     return frames.matching_selections(
         source.connect(), project=project, start=start, only=only, skill_id=skill_id, limit=limit
     )
+
+
+@st.cache_data(max_entries=_KEPT, show_spinner="Counting what was picked instead …")
+def confused(source: Source, project: str, start: datetime | None, limit: int) -> list[dict[str, Any]]:
+    return confusions(source.connect(), project, start=start, limit=limit)
+
+
+@st.cache_data(max_entries=_KEPT, show_spinner="Measuring each kind of question …")
+def clusters(source: Source, project: str, start: datetime | None) -> list[dict[str, Any]]:
+    return clusters_by_weakness(source.connect(), project, start)
 
 
 @st.cache_data(max_entries=_KEPT, show_spinner=False)

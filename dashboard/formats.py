@@ -125,17 +125,6 @@ def span(start: datetime | None, end: datetime | None) -> str:
     return f"{first:%-d %b %H:%M} {DASH} {last:%-d %b %Y %H:%M} UTC"
 
 
-def ago(time: datetime | None, now: datetime) -> str:
-    """How long since, with the largest unit only."""
-    if time is None:
-        return DASH
-    seconds = max(0.0, (now - time).total_seconds())
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size:.0f}{_GAP}{unit} ago"
-    return "just now"
-
-
 def words(name: str) -> str:
     """An identifier of ours as words: ``top1_acceptance_rate`` → ``Top-1 acceptance``."""
     return _LABELS.get(name) or name.removesuffix("_rate").removesuffix("_ms").replace("_", " ").capitalize()

@@ -18,6 +18,11 @@ ALERTS = "alerts"
 #: Query parameters that pages read.
 SKILL_ID = "skill_id"
 EVENT_ID = "event_id"
+#: Which list a page shows: a name each, as pages share what is chosen.
+SKILLS_LIST = "list"
+SELECTIONS_LIST = "show"
+CONFUSED = "Confused pairs"
+QUESTIONS = "Kinds of questions"
 
 
 def skill(scope: Scope, skill_id: str) -> str:

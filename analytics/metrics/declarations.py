@@ -8,8 +8,9 @@ the query that is used when skills or domains are asked for, where their unit is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["rate", "mean", "sum", "quantiles", "bootstrap", "overlap"]
 Good = Literal["up", "down"]
@@ -35,6 +36,8 @@ _SKILL = ("skill", "domain")
 GROUPINGS = (*_SKILL, *_COMMON, *_RANKING, "error_kind", "stage", "k", "shadow_embedding_version")
 #: Groupings that the rows of a metric which has them always bear.
 INHERENT = ("stage", "k")
+#: A finding needs so many observations; below, chance decides.
+MIN_N = 20
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,11 @@ class Metric:
     adds_up: Literal["rows", "sessions", ""] = "rows"
     #: Whether an observation also depends on rows of other times.
     looks_beyond: bool = False
+
+    def against(self, row: Mapping[str, Any]) -> int:
+        """How many of the ``n`` observations of a rate speak against it."""
+        value, n = row["value"], row["n"]
+        return round(n * (value if self.good == "down" else 1 - value)) if n else 0
 
 
 METRICS: tuple[Metric, ...] = (

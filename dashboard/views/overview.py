@@ -249,9 +249,20 @@ def _worst(scope: Scope) -> None:
     with failing, st.container(border=True, height="stretch"):
         cards.section("Skills that fail most", "By the lower end of the 95 % interval of their failed calls.")
         _failing(scope, skills)
+        _more(
+            scope,
+            "Kinds of questions that go worse than the rest",
+            links.SELECTIONS,
+            {links.SELECTIONS_LIST: links.QUESTIONS},
+        )
     with skipped, st.container(border=True, height="stretch"):
         cards.section("Skills that are passed over most", "Offered above the one that was picked.")
         _skipped(scope, skills)
+        _more(scope, "What is picked instead", links.SKILLS, {links.SKILLS_LIST: links.CONFUSED})
+
+
+def _more(scope: Scope, label: str, page: str, shown: dict[str, str]) -> None:
+    cards.bullets([cards.link(label, links.page(scope, page, shown))])
 
 
 def _failing(scope: Scope, skills: pl.DataFrame) -> None:

@@ -11,6 +11,7 @@ from analytics.frames import Only
 from collector.tables import STAGES
 from dashboard import cards, charts, data, empty, formats, links
 from dashboard.cards import Cell, Column
+from dashboard.clusters_table import clusters_table
 from dashboard.selections_table import selections_table
 from dashboard.state import Scope
 
@@ -21,7 +22,6 @@ _FILTERS: dict[str, Only | None] = {
     "With a failed call": "failed",
     "Fallback": "fallback",
 }
-_FILTER_KEY = "show"
 _SCORES = ("score", "bm25", "dense", "rerank", "propensity")
 _TOTAL = "total"
 _WHOLE = "call"
@@ -41,13 +41,36 @@ def _all(scope: Scope) -> None:
         empty.nothing(scope)
         return
     chosen = st.segmented_control(
-        "Show", list(_FILTERS), default="All", required=True, key=_FILTER_KEY, label_visibility="collapsed"
+        "Show",
+        [*_FILTERS, links.QUESTIONS],
+        default="All",
+        required=True,
+        key=links.SELECTIONS_LIST,
+        bind="query-params",
+        label_visibility="collapsed",
     )
+    if chosen == links.QUESTIONS:
+        _questions(scope)
+        return
     only = _FILTERS[chosen or "All"]
     rows = data.selections(scope.source, scope.project, scope.start, only, None, _LISTED).to_dicts()
     selections_table(scope, rows)
     if len(rows) == _LISTED:
         empty.small(f"The newest {_LISTED}. Narrow the window in the sidebar to see others.")
+
+
+def _questions(scope: Scope) -> None:
+    rows = data.clusters(scope.source, scope.project, scope.start)
+    if not rows:
+        empty.small(
+            "No kind of question is known in this window: the nightly job finds them, of queries that are kept."
+        )
+        return
+    empty.small(
+        "Queries that mean alike, the weakest kinds first. Red: surely worse than all other questions together, whose"
+        " value stands behind it."
+    )
+    clusters_table(rows[:_LISTED])
 
 
 def _replay(scope: Scope, event_id: str) -> None:

@@ -10,11 +10,14 @@ import streamlit as st
 
 from dashboard import cards, charts, data, empty, firing, formats, links
 from dashboard.cards import Cell, Column
+from dashboard.confused_table import confused_pairs, confused_with
 from dashboard.selections_table import selections_table
 from dashboard.state import Scope
 
 _LISTED = 300
 _RECENT = 15
+_PAIRS = 100
+_EVERY = "All"
 _NEUTRAL = 0.5
 #: Names of evidence that is shown in words elsewhere, or that says nothing by itself.
 _EVIDENCE = {
@@ -46,6 +49,34 @@ def _all(scope: Scope) -> None:
             "pickwise import skills.json --format skills",
         )
         return
+    shown = st.segmented_control(
+        "Show",
+        [_EVERY, links.CONFUSED],
+        default=_EVERY,
+        required=True,
+        key=links.SKILLS_LIST,
+        bind="query-params",
+        label_visibility="collapsed",
+    )
+    if shown == links.CONFUSED:
+        _all_confused(scope)
+    else:
+        _listed(scope, skills)
+
+
+def _all_confused(scope: Scope) -> None:
+    rows = data.confused(scope.source, scope.project, scope.start, _PAIRS)
+    if not rows:
+        empty.small("No skill that stood first in a ranking was passed over for another.")
+        return
+    empty.small(
+        "Which skill was picked instead, when one stood first in a ranking and was not picked. With an overlap of 1 the"
+        " two descriptions have the same words: tell them apart there first."
+    )
+    confused_pairs(scope, rows)
+
+
+def _listed(scope: Scope, skills: list[dict[str, Any]]) -> None:
     wanted = st.text_input("Find a skill", placeholder="part of its name or domain", label_visibility="collapsed")
     found = [row for row in skills if _matches(row, wanted)]
     if not found:
@@ -222,13 +253,7 @@ def _confused(scope: Scope, found: dict[str, Any]) -> None:
     if not found["confused_with"]:
         empty.small("It was never passed over while it stood first.")
         return
-    cards.table(
-        [Column("picked instead"), Column("times", True)],
-        [
-            [cards.link(row["skill_id"], links.skill(scope, row["skill_id"])), formats.count(row["n"])]
-            for row in found["confused_with"][:6]
-        ],
-    )
+    confused_with(scope, found["confused_with"][:6])
 
 
 def _weights(scope: Scope, skill_id: str) -> None:

@@ -79,6 +79,19 @@ def test_a_skill_opens_from_the_overview(seeded_url: str, seeded: Seeded, visit:
     assert "Synchronise a shared team calendar" in text
 
 
+def test_the_overview_leads_to_what_is_picked_instead(seeded_url: str, visit: Visit) -> None:
+    driver = visit(seeded_url)
+    driver.find_element(By.LINK_TEXT, "What is picked instead").click()
+    WebDriverWait(driver, 20).until(lambda seen: "picked instead" in body(seen) and "Find a skill" not in body(seen))
+    # The chosen list stands in the address, and the other one is a click away.
+    assert "list=Confused+pairs" in visit(driver.current_url).current_url
+    assert driver.find_elements(By.CSS_SELECTOR, "table.pw-table tbody tr")
+    driver.find_element(By.XPATH, "//button[normalize-space()='All']").click()
+    WebDriverWait(driver, 20).until(
+        lambda seen: seen.find_elements(By.CSS_SELECTOR, "input[aria-label='Find a skill']")
+    )
+
+
 def test_a_selection_opens_by_its_address(seeded_url: str, seeded: Seeded, visit: Visit) -> None:
     event = next(event for event in seeded.of_type("selection") if event["picks"])
     driver = visit(f"{seeded_url}/selection?event_id={quote(event['event_id'])}")

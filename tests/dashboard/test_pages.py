@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from pathlib import Path
 
 import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from analytics import nightly
 from collector.lake import Lake
+from dashboard import data
+from dashboard.links import CONFUSED, QUESTIONS, SELECTIONS_LIST, SKILLS_LIST
 from dashboard.state import PROJECT_KEY, WINDOW_KEY
+from pickwise.settings import Settings
 from tests.dashboard.conftest import Seeded
 from tests.dashboard.seeding import FAILING_SKILL, Event, seed, write_events
 
 Open = Callable[..., AppTest]
 
 ROW = re.compile(r"<tr class=\"(?:pw-picked)?\">")
+CELL = re.compile(r"<td[^>]*>(.*?)</td>")
 
 
 @pytest.fixture
@@ -53,6 +60,11 @@ def html(app: AppTest) -> str:
 
 def rows(app: AppTest) -> int:
     return len(ROW.findall(html(app)))
+
+
+def strip(cell: str) -> str:
+    """What of a cell is read."""
+    return unescape(re.sub("<[^>]*>", "", cell))
 
 
 @pytest.mark.parametrize(
@@ -93,6 +105,55 @@ def test_skills_are_found_by_words(open_page: Open, seeded: Seeded) -> None:
     assert FAILING_SKILL not in text
 
 
+def test_what_is_picked_instead_is_listed_by_pair(open_page: Open, seeded: Seeded) -> None:
+    """Counted from the events: the first candidate is not among the picks."""
+    led: Counter[str] = Counter()
+    instead: Counter[tuple[str, str]] = Counter()
+    for event in seeded.of_type("selection"):
+        first, picks = event["candidates"][0]["skill_id"], {*event["picks"]}
+        led[first] += bool(picks)
+        instead.update((first, pick) for pick in picks if first not in picks)
+    text = html(open_page("skill", seeded.data_dir, **{SKILLS_LIST: CONFUSED}))
+    (most, times), *_ = sorted(instead.items(), key=lambda pair: (-pair[1], pair[0]))
+    shown = [[strip(cell) for cell in CELL.findall(line)] for line in ROW.split(text)[1:]]
+    assert shown[0][:4] == [*most, str(times), str(led[most[0]])]
+    assert len(shown) == min(len(instead), 100)
+    portrait = html(open_page("skill", seeded.data_dir, skill_id=most[0]))
+    assert any([strip(cell) for cell in CELL.findall(line)] == shown[0][1:] for line in ROW.split(portrait))
+
+
+def test_kinds_of_questions_stand_by_name_the_weakest_first(open_page: Open, tmp_path: Path) -> None:
+    """Questions about invoices always fail, those about flights never; their names come from a night."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    events: list[Event] = []
+    for i in range(48):
+        query = f"overdue invoice {i}" if i < 24 else f"cheap flight to Oslo {i}"
+        common = {"time": (now - timedelta(minutes=50 - i)).isoformat(), "session_id": f"s{i}"}
+        menu = [{"skill_id": "a", "score": 0.9}, {"skill_id": "b", "score": 0.5}]
+        turn = {"type": "selection", "event_id": f"e{i}", "query": query, "candidates": menu, "picks": ["a"]}
+        call = {"type": "call", "event_id": f"c{i}", "selection_id": f"e{i}", "skill_id": "a", "ok": i >= 24}
+        events += [common | turn, common | call]
+    write_events(tmp_path, events)
+    app = open_page("selection", tmp_path, **{SELECTIONS_LIST: QUESTIONS})
+    assert "No kind of question is known" in html(app)
+    nightly.run(tmp_path, Settings(data_dir=tmp_path, embedder="words"), now=now + timedelta(days=1))
+    data.source.clear()
+    text = html(open_page("selection", tmp_path, **{SELECTIONS_LIST: QUESTIONS}))
+    names, *metrics = zip(*([strip(cell) for cell in CELL.findall(line)] for line in ROW.split(text)[1:]), strict=True)
+    assert "invoice" in names[0]
+    assert "flight" in names[1]
+    assert [column[0] for column in metrics] == ["100\xa0% n = 24", "0\xa0% n = 24", "100\xa0% n = 24, else 0\xa0%"]
+    assert [column[1] for column in metrics] == ["100\xa0% n = 24", "0\xa0% n = 24", "0\xa0% n = 24"]
+    assert text.count('class="pw-bad"') == 1
+
+
+def test_an_unknown_list_is_the_usual_one(open_page: Open, seeded: Seeded) -> None:
+    for name, key in (("skill", SKILLS_LIST), ("selection", SELECTIONS_LIST)):
+        app = open_page(name, seeded.data_dir, **{key: "<b>none</b>"})
+        assert app.button_group[0].value == "All"
+        assert rows(app) > 20
+
+
 def test_a_window_without_events_says_when_the_newest_is(open_page: Open, tmp_path: Path) -> None:
     last_week = datetime.now(UTC) - timedelta(days=5)
     seed(tmp_path, 20, last_week)
@@ -119,8 +180,10 @@ def test_hostile_text_is_shown_as_text(open_page: Open, tmp_path: Path) -> None:
     evil = "<img src=x onerror=alert(1)>"
     time = datetime.now(UTC).isoformat()
     menu = [{"skill_id": evil, "score": 0.5}]
+    other = [{"skill_id": "b", "score": 0.6}, *menu]
     events: list[Event] = [
         {"type": "selection", "event_id": "e1", "time": time, "query": evil, "candidates": menu, "picks": [evil]},
+        {"type": "selection", "event_id": "e2", "time": time, "query": evil, "candidates": other, "picks": [evil]},
         {
             "type": "feedback",
             "time": time,
@@ -138,6 +201,7 @@ def test_hostile_text_is_shown_as_text(open_page: Open, tmp_path: Path) -> None:
         ("selection", {}),
         ("selection", {"event_id": "e1"}),
         ("skill", {}),
+        ("skill", {SKILLS_LIST: CONFUSED}),
         ("skill", {"skill_id": evil}),
     ):
         text = html(open_page(name, tmp_path, **parameters))
@@ -160,8 +224,6 @@ def test_an_alert_stands_above_everything_until_it_is_resolved(open_page: Open, 
     for name in ("overview", "alerts"):
         assert 'class="pw-banner pw-tone-bad" role="status"><div>calls fail more' in html(open_page(name, tmp_path))
     change("resolved", now + timedelta(minutes=5))
-    from dashboard import data
-
     data.source.clear()
     assert "pw-banner" not in html(open_page("overview", tmp_path))
     assert "resolved" in html(open_page("alerts", tmp_path))
