@@ -108,6 +108,7 @@ class _Stage:
     http: httpx.Client
     layer: DiscoveryLayer
     tracer: SelectionTracer
+    evaluation: SelectionTracer
     embedder: BreakableEmbedder
     agents: Agents
     routes: list[str]
@@ -116,7 +117,9 @@ class _Stage:
     @classmethod
     def open(cls, base_url: str, settings: Settings, seed: int, http: httpx.Client, stack: ExitStack) -> _Stage:
         tracer = _RouteKeeper(endpoint=base_url, agent=AGENT, environment="demo", release="1.0")
-        stack.callback(tracer.shutdown)
+        evaluation = SelectionTracer(endpoint=base_url, agent=AGENT, environment="eval", release="1.0")
+        for each in (tracer, evaluation):
+            stack.callback(each.shutdown)
         embedder = BreakableEmbedder(load_embedder(settings.embedder))
         layer = DiscoveryLayer(
             base_url,
@@ -131,11 +134,21 @@ class _Stage:
         )
         stack.callback(layer.close)
         layer.start()
-        return cls(http, layer, tracer, embedder, Agents(seed), tracer.told, seed)
+        return cls(http, layer, tracer, evaluation, embedder, Agents(seed), tracer.told, seed)
+
+    def evaluate(self) -> Driver:
+        """Turns from now on belong to the environment `eval`, which teaches nothing.
+
+        Their questions are others, and harder, than those before: live traffic would hold that against the new model,
+        and take it back.
+        """
+        self.layer.tracer = self.evaluation
+        return Driver(self.layer, self.evaluation, self.agents)
 
     def settle(self) -> None:
         """Wait until all that was sent is visible in the tables."""
         self.tracer.flush(30.0)
+        self.evaluation.flush(30.0)
         self.http.post("/v1/refresh").raise_for_status()
 
 
@@ -181,7 +194,7 @@ def _play(stage: _Stage, console: Console, turns: int, after_turns: int, jobs: J
         by_model=learned.by_model,
     )
     with _timed(report, "held-out turns"):
-        start = time.time_ns()
+        start, driver = time.time_ns(), stage.evaluate()
         _drive(driver, console, list(stage.agents.turns(after_turns, "held_out")), slice(0, after_turns), "held_out")
         after = Window(start, time.time_ns())
         stage.settle()

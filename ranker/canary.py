@@ -11,7 +11,8 @@ the model that ranks for the others meanwhile:
 - **withdrawn** after 14 days without a verdict.
 
 A model that ranks for everyone is watched for another 7 days and taken back by the same rule, against the figures of
-the model before it in the 14 days before the change.
+the model before it in the 14 days before the change. Before the first model the score before any model ranked, which
+needs none: it is what a bad first model gives way to, and ranked selections without a model are what it did.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ BEFORE_S = 14 * DAY_S
 MIN_TAKEN_BACK = 100
 
 Action = Literal["refresh", "promote", "canary", "graduate", "withdraw", "auto_rollback"]
+#: What the first model is compared with, as evidence tells it.
+NO_MODEL = "score before any model"
 #: Actions after which the model in question was found wanting.
 TAKEN_BACK = ("withdraw", "auto_rollback")
 
@@ -48,7 +51,8 @@ _LIVE = """
 WITH decided AS (
     SELECT project, event_id, model_version, ranked AND len(listed_picks) > 0 AS judged
     FROM selections s
-    WHERE project = $project AND model_version = $version AND epoch_us(time) BETWEEN $since AND $until - 1
+    WHERE project = $project AND model_version IS NOT DISTINCT FROM $version AND ($version IS NOT NULL OR ranked)
+        AND epoch_us(time) BETWEEN $since AND $until - 1
         AND (environment IS NULL OR NOT list_contains($excluded, environment))
         AND NOT EXISTS (
             FROM candidates c WHERE c.project = s.project AND c.event_id = s.event_id AND c.team IS NOT NULL)
@@ -162,9 +166,17 @@ def objection(data_dir: Path, project: str, version: str) -> str | None:
 
 
 def live(
-    connection: duckdb.DuckDBPyConnection, settings: Settings, project: str, version: str, since: float, until: float
+    connection: duckdb.DuckDBPyConnection,
+    settings: Settings,
+    project: str,
+    version: str | None,
+    since: float,
+    until: float,
 ) -> Live:
-    """The figures of a model version in [since, until), Unix seconds; interleaved selections are nobody's."""
+    """The figures of a model version in [since, until), Unix seconds; None: of what was ranked without a model.
+
+    Interleaved selections are nobody's.
+    """
     given = {
         "project": project,
         "version": version,
@@ -250,15 +262,18 @@ def _watched(
 ) -> Step:
     stretch = _stretch(history, lambda change: change.model_version == model.version)
     switch, before = stretch[0], history[: len(history) - len(stretch)]
+    if switch.action not in ("promote", "graduate") or now - switch.at > WATCHED_S:
+        return Step(model, None)
     replaced = before[-1].model_version if before else None
-    if replaced is None or switch.action not in ("promote", "graduate") or now - switch.at > WATCHED_S:
+    previous = stored(replaced) if replaced else None
+    if replaced and previous is None:  # nothing to go back to
         return Step(model, None)
     new = live(connection, settings, project, model.version, switch.at, now)
     old = live(connection, settings, project, replaced, switch.at - BEFORE_S, switch.at)
-    reasons, previous = worse(new, old), stored(replaced)
-    if not reasons or previous is None:
+    reasons = worse(new, old)
+    if not reasons:
         return Step(model, None)
-    evidence = _evidence(model.version, replaced, new, old, switch.at)
+    evidence = _evidence(model.version, replaced or NO_MODEL, new, old, switch.at)
     return Step(previous, None, "auto_rollback", evidence | {"reason": f"worse: {', '.join(reasons)}"})
 
 

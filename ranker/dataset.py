@@ -116,12 +116,18 @@ def positions(groups: Sequence[Group], min_groups: int = 50) -> tuple[NDArray[np
     for group in groups:
         seen[group.turn.model] = seen.get(group.turn.model, 0) + 1
     codes: dict[tuple[str, int], int] = {}
-    found: list[int] = []
+    #: By calling model and length: lists of one length have the same codes.
+    by_length: dict[tuple[str, int], NDArray[np.int32]] = {}
+    found = [np.zeros(0, dtype=np.int32)]
     for group in groups:
         model = group.turn.model if seen[group.turn.model] >= min_groups else ""
-        ranks = range(1, len(group.labels) + 1)
-        found.extend(codes.setdefault((model, clip_rank(rank)), len(codes)) for rank in ranks)
-    return np.array(found, dtype=np.int32), list(codes)
+        key = (model, len(group.labels))
+        if key not in by_length:
+            ranks = range(1, len(group.labels) + 1)
+            of_ranks = [codes.setdefault((model, clip_rank(rank)), len(codes)) for rank in ranks]
+            by_length[key] = np.array(of_ranks, dtype=np.int32)
+        found.append(by_length[key])
+    return np.concatenate(found), list(codes)
 
 
 def split(groups: Sequence[Group]) -> tuple[list[Group], list[Group], list[Group]]:

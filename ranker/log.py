@@ -175,7 +175,12 @@ def ends(log: Log, all_turns: Sequence[Turn]) -> list[Ended]:
 def entries(log: Log, vectors: VectorCache | None) -> list[Registered]:
     """Every state of every registry entry, by the time from which it holds."""
     skills = [msgspec.json.decode(entry, type=Skill, strict=False) for entry in log.skills["entry"].to_list()]
-    texts = [skill_text(skill.skill_id, skill.name, skill.description) for skill in skills]
+    texts = [
+        skill_text(
+            skill.skill_id, skill.name, skill.description, [*skill.trigger_phrases, *(e.query for e in skill.examples)]
+        )
+        for skill in skills
+    ]
     embedded = vectors.many(texts) if vectors else np.zeros((len(texts), 0), dtype=np.float32)
     return [
         Registered(

@@ -192,7 +192,7 @@ def _evidence(
     verdict: gate.Verdict,
 ) -> dict[str, Any]:
     return {
-        "compared_with": live.meta.version if live else "score before any model",
+        "compared_with": live.meta.version if live else canary.NO_MODEL,
         "regularisation": trained.best.parameters.regularisation,
         "trees": trained.best.trees,
         "validation_ndcg_at_5": trained.best.ndcg_at_5,

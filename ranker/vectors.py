@@ -117,9 +117,10 @@ class VectorCache:
         return sqlite3.connect(self._path, timeout=30)
 
 
-def skill_text(skill_id: str, name: str | None, description: str | None) -> str:
-    """The text that stands for a skill: its name in words, then its description."""
-    return f"{split_name(name or skill_id)}. {description or ''}".strip()
+def skill_text(skill_id: str, name: str | None, description: str | None, asked: Sequence[str] = ()) -> str:
+    """The text that stands for a skill: its name in words, its description, and how it is asked for (trigger phrases,
+    queries of examples): that lies nearer to what people ask than any description."""
+    return " . ".join([f"{split_name(name or skill_id)}. {description or ''}".strip(), *asked])
 
 
 def load_vectors(data_dir: Path, settings: Settings) -> VectorCache:

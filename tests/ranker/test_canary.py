@@ -60,6 +60,14 @@ def traffic(
     return events
 
 
+def without_a_model(count: int, accepted: float, failed: float, since: float) -> list[dict[str, Any]]:
+    """The same where the score before any model ranked."""
+    return [
+        {name: value for name, value in event.items() if name != "model_version"}
+        for event in traffic("none", count, accepted, failed, since)
+    ]
+
+
 @pytest.fixture
 def started(fresh: Settings) -> tuple[Settings, float]:
     """A project where OLD ranks for everyone and NEW was promoted an hour ago with a tenth of the sessions."""
@@ -173,6 +181,42 @@ def test_a_full_promotion_is_watched(fresh: Settings) -> None:
     assert (model, canary, change["action"]) == (OLD, None, "auto_rollback")
     assert (change["evidence"]["version"], change["evidence"]["against"]) == (NEW, OLD)
     assert served(fresh)[0] == OLD
+
+
+def test_a_first_model_that_is_picked_less_gives_way_to_none(fresh: Settings) -> None:
+    began = time.time() - 7_200
+    before = without_a_model(600, 0.7, 0.1, began)
+    menus = [event | {"event_id": f"menu-{event['event_id']}", "ranked": False} for event in before if "picks" in event]
+    failing = [event | {"event_id": f"on-{event['event_id']}"} for event in before if "picks" not in event]
+    failing = [
+        event | {"selection_id": f"menu-{event['selection_id']}", "ok": False, "error_kind": "tool_error"}
+        for event in failing
+    ]
+    ingest(fresh, SKILLS, before + menus + failing)
+    refresh(fresh.data_dir, fresh, "default", now=began + 3_500)
+    refresh(fresh.data_dir, fresh, "default", promote=stored(fresh, NEW), now=began + 3_600)
+    ingest(fresh, [], traffic(NEW, 99, 0.2, 0.1, began + 3_600))
+    assert served(fresh)[0] == NEW  # too few to say
+    ingest(fresh, [], traffic(NEW, 300, 0.3, 0.1, began + 3_700))
+    model, canary, change = served(fresh)
+    assert (model, canary, change["action"], change["model_version"]) == (None, None, "auto_rollback", None)
+    evidence = change["evidence"]
+    assert (evidence["version"], evidence["against"]) == (NEW, "score before any model")
+    assert evidence["reason"] == "worse: top1_acceptance_rate"
+    # Fixed menus were ranked by nobody: neither their picks nor their failing calls are held against anybody.
+    assert evidence["old"]["top1_acceptance_rate"]["n"] == evidence["old"]["failed_tool_rate"]["n"] == 600
+    assert evidence["old"]["failed_tool_rate"]["value"] < 0.2
+    assert served(fresh)[0] is None
+    assert "taken back" in (objection(fresh.data_dir, "default", NEW) or "")
+
+
+def test_a_first_model_that_is_as_good_stays(fresh: Settings) -> None:
+    began = time.time() - 7_200
+    ingest(fresh, SKILLS, without_a_model(600, 0.7, 0.1, began))
+    refresh(fresh.data_dir, fresh, "default", promote=stored(fresh, NEW), now=began + 3_600)
+    ingest(fresh, [], traffic(NEW, 400, 0.7, 0.1, began + 3_700))
+    ingest(fresh, [], without_a_model(400, 1.0, 0.0, began + 3_700))  # what came later is no measure of before
+    assert served(fresh)[0] == NEW
 
 
 def test_history_forgets_refreshes_only(fresh: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from analytics.labels import Label, LabelStore
 from collector.control import Control
 from pickwise.settings import Settings
-from ranker.log import read_log
+from ranker.log import entries, read_log
+from ranker.vectors import HashedWords, VectorCache
 from tests.analytics.conftest import House, at, entry
 from tests.analytics.test_metrics import selection
 
@@ -32,3 +33,18 @@ def test_the_golden_set_is_what_labels_say(tmp_path: Path) -> None:
     labels = read_log(house.folder, Settings(data_dir=house.folder), "default").labels
     # The selection's own label beats that of its query; names are those of the list; judges don't count.
     assert labels.sort("event_id").rows() == [("imported", ["send"]), ("told", ["book", "mail/send"])]
+
+
+def test_a_skill_is_found_by_how_it_is_asked_for(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.write(
+        entry("parcel_track", description="Returns consignment events."),
+        entry("parcel_book", trigger_phrases=["send this box"], examples=[{"query": "ship my shoes to Oslo"}]),
+    )
+    vectors = VectorCache(tmp_path, HashedWords())
+    found = {
+        known.skill_id: known.vector
+        for known in entries(read_log(house.folder, Settings(data_dir=house.folder), "default"), vectors)
+    }
+    for query in ("send this box", "ship my shoes"):
+        assert found["parcel_book"] @ vectors.one(query) > 0.3 > found["parcel_track"] @ vectors.one(query)
