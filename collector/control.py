@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -19,9 +20,12 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from filelock import FileLock, Timeout
 
 METADATA = sa.MetaData()
+#: Its name in the data folder.
+FILE = "control.sqlite"
 
 #: Named documents: the weights pointer (`weights/PROJECT`), alert states (`alert/ID`), secrets (`secret/NAME`).
 DOCUMENTS = sa.Table(
@@ -48,20 +52,30 @@ class JobRunning(RuntimeError):  # noqa: N818 - a state, not a fault
     """The same job is running in another process."""
 
 
+class ControlUnusable(OSError):  # noqa: N818 - a finding about a file
+    """The file of the control state is damaged, or of a newer version; the message names it and the mend."""
+
+
 class Control:
-    """The control state of one data folder. Every method is one transaction."""
+    """The control state of one data folder. Every method is one transaction, and raises ControlUnusable."""
 
     def __init__(self, data_dir: Path) -> None:
         self._dir = Path(data_dir)
         self._dir.mkdir(parents=True, exist_ok=True)
-        database = self._dir / "control.sqlite"
-        database.touch(mode=0o600)  # it holds the secrets of the installation
-        self._engine = sa.create_engine(f"sqlite:///{database}", connect_args={"timeout": 30})
-        sa.event.listen(self._engine, "connect", _pragmas)
+        self._database = self._dir / FILE
+        self._database.touch(mode=0o600)  # it holds the secrets of the installation
+        self._engine = self._connected({"timeout": 30})
         self._migrate()
 
     def close(self) -> None:
         self._engine.dispose()
+
+    def check(self) -> None:
+        """Read the whole file through. Raises ControlUnusable where it is damaged."""
+        with self._engine.connect() as connection:
+            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+        if found != "ok":
+            raise self._damaged(found)
 
     def begin(self) -> AbstractContextManager[sa.Connection]:
         """A transaction, for modules with a table of their own here."""
@@ -138,18 +152,40 @@ class Control:
             found: str | None = connection.scalar(query)
         return found
 
+    def _connected(self, arguments: dict[str, Any]) -> sa.Engine:
+        engine = sa.create_engine(f"sqlite:///{self._database}", connect_args=arguments)
+        sa.event.listen(engine, "connect", _pragmas)
+        sa.event.listen(engine, "handle_error", self._tell_damage)
+        return engine
+
+    def _tell_damage(self, context: sa.ExceptionContext) -> None:
+        """Raises ControlUnusable for an error of the file itself; a statement's or a lock's has a type of its own."""
+        if type(context.original_exception) is sqlite3.DatabaseError:
+            raise self._damaged(context.original_exception) from context.original_exception
+
+    def _damaged(self, why: object) -> ControlUnusable:
+        return ControlUnusable(
+            f"{self._database} is damaged ({why}): restore it from a backup, or without one move it away with its -wal "
+            "and -shm; then API keys, labels, states of alerts and the choice of weights begin anew, events and models "
+            "stay"
+        )
+
     def _migrate(self) -> None:
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         # As a whole or not at all: by itself sqlite3 commits before each change of the schema, and whoever is killed
         # between two of them would leave a folder that can't be opened.
-        engine = sa.create_engine(self._engine.url, connect_args={"timeout": 30, "isolation_level": None})
-        sa.event.listen(engine, "connect", _pragmas)
+        engine = self._connected({"timeout": 30, "isolation_level": None})
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         try:
             with FileLock(self._dir / ".control.lock"), engine.begin() as connection:
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
+        except CommandError as error:
+            raise ControlUnusable(
+                f"{self._database} was written by a newer version ({error}): use that one, or restore a copy from "
+                "before the upgrade"
+            ) from error
         finally:
             engine.dispose()
 

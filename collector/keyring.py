@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import sqlalchemy as sa
 
-from collector.control import Control
+from collector.control import Control, ControlUnusable
 from collector.keys import ApiKey, KeyStore, Use, digest, split_key
 from collector.quotas import Meter
 
@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 POLL_S = 1.0
 #: Uses are written down this often: ``last_used_at`` is coarse, and a restart forgets no more of a day's bytes.
 NOTE_S = 30.0
+#: What keeps the control state from being read or written for a moment, or for good.
+_TROUBLE = (sa.exc.SQLAlchemyError, ControlUnusable)
 _NOBODYS = ApiKey(id="", project="", name="", roles=(), secret_hash=digest(secrets.token_hex()), created_at=0.0)
 
 
@@ -76,7 +78,9 @@ class KeyRing:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-            with suppress(sa.exc.SQLAlchemyError):  # a full disk must not keep the collector from stopping
+            with suppress(
+                sa.exc.SQLAlchemyError, ControlUnusable
+            ):  # a full disk must not keep the collector from stopping
                 self._note()
 
     @property
@@ -117,7 +121,10 @@ class KeyRing:
                 if time.monotonic() - noted >= NOTE_S:
                     noted = time.monotonic()
                     self._note()
-            except sa.exc.SQLAlchemyError as error:  # busy or full for a moment: the keys known so far hold
+            except (
+                sa.exc.SQLAlchemyError,
+                ControlUnusable,
+            ) as error:  # busy or full for a moment: the keys known so far hold
                 logger.warning("the keys could not be read, those known before still hold: %s", error)
 
     def _note(self) -> None:

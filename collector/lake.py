@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from polars.datatypes import DataType, DataTypeClass
 
 from collector.durable import sync
-from collector.lake_version import check_version, mark_version, read_version
+from collector.lake_version import LakeFormatError, check_version, mark_version, read_version
 from collector.self_traces import traced
 from collector.tables import FACT_TABLES, SCHEMA_VERSION, TABLES
 
@@ -277,7 +277,10 @@ class Lake:
         entry = path / "_delta_log" / f"{version:020d}.json"
         if not entry.exists():
             return
-        files = [file for name in _added_files(entry.read_bytes()) if (file := path / name).exists()] + [entry]
+        try:
+            files = [file for name in _added_files(entry.read_bytes()) if (file := path / name).exists()] + [entry]
+        except msgspec.DecodeError as error:
+            raise LakeFormatError(f"{entry} is damaged ({error}): restore it from a backup") from error
         folders = {folder for file in files for folder in file.parents if folder.is_relative_to(self.root)}
         for item in (*files, *sorted(folders, reverse=True)):
             sync(item)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
@@ -125,6 +126,8 @@ def render(problem: Problem, media: str) -> Response:
 async def render_unrouted(request: Request, error: Exception) -> Response:
     """What no route answers (404, 405), as protobuf where the request was that, else as FastAPI answers it."""
     assert isinstance(error, StarletteException)
+    if error.status_code == 404 and error.detail == HTTPStatus.NOT_FOUND.phrase:
+        error.detail = f"nothing is at {request.url.path:.200}; /docs lists what there is"
     media = media_type(request.headers.get("content-type", ""))
     if media != PROTOBUF:
         return await http_exception_handler(request, error)

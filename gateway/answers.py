@@ -29,6 +29,13 @@ def _time(name: str, value: str | None) -> datetime | None:
     return None if nanoseconds is None else as_datetime(nanoseconds)
 
 
+def _window(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
+    first, last = _time("from", start), _time("to", end)
+    if first is not None and last is not None and last < first:
+        raise HTTPException(400, f"to: expected a time after from ({start}), got {end}")
+    return first, last
+
+
 def _project(caller: Reader) -> str:
     return caller.project
 
@@ -51,7 +58,7 @@ def answers_router(settings: Settings) -> APIRouter:
     def read_metric(name: str, project: Project, start: From = None, to: To = None, by: By = []) -> Any:  # noqa: B006
         if name not in BY_NAME:
             raise HTTPException(404, f"metric: expected one of {', '.join(BY_NAME)}; got {name!r}")
-        window = _time("from", start), _time("to", to)
+        window = _window(start, to)
         return _or_400(
             lambda: metric(tables.connect(), name, project=project, start=window[0], end=window[1], by=_split(by))
         )
@@ -64,14 +71,14 @@ def answers_router(settings: Settings) -> APIRouter:
         by: By = [],  # noqa: B006
         form: Annotated[Literal["json", "text", "markdown", "html"], Query(alias="format")] = "json",
     ) -> Any:
-        window = _time("from", start), _time("to", to)
+        window = _window(start, to)
         connection = tables.connect()
         found = _or_400(lambda: reports.report(connection, project, window[0], window[1], _split(by)))
         return found if form == "json" else Response(rendered(connection, found, form), media_type=_MEDIA_TYPES[form])
 
     @router.get("/v1/skills/{skill_id:path}")
     def read_skill(skill_id: str, project: Project, start: From = None, to: To = None) -> Any:
-        found = portrait.skill(tables.connect(), project, skill_id, _time("from", start), _time("to", to))
+        found = portrait.skill(tables.connect(), project, skill_id, *_window(start, to))
         return found or _missing("skill", skill_id, project)
 
     @router.get("/v1/selections/{event_id:path}")

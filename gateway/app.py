@@ -19,7 +19,14 @@ DESCRIPTION = "Observability and feedback learning for the decision which tool a
 
 def create_app(settings: Settings, collector: Collector) -> FastAPI:
     """The whole HTTP surface over a started collector. OpenAPI at ``/docs``, which needs no key: it holds no data."""
-    app = FastAPI(title="Pickwise", description=DESCRIPTION, docs_url="/docs", redoc_url=None, responses=REFUSALS)
+    app = FastAPI(
+        title="Pickwise",
+        description=DESCRIPTION,
+        docs_url="/docs",
+        redoc_url=None,
+        responses=REFUSALS,
+        redirect_slashes=False,  # another path is another thing, and few clients send a body on to it
+    )
     add_collector(app, collector)
     add_ranker(app, _ranker_answers(settings))
     app.include_router(admin_router(collector))

@@ -17,9 +17,9 @@ from collector.lake import Lake
 from collector.lake_version import LakeFormatError, check_version
 from collector.segment import SUFFIX, LogFormatError, scan
 from collector.skill_changes import SKILLS
-from collector.tables import TABLES
 from gateway.check import Check
 from gateway.check_service import LARGE_BACKLOG
+from gateway.check_tables import tables_checks
 from pickwise.settings import Settings
 
 #: Less free space than this is worth a word, bytes.
@@ -44,7 +44,7 @@ def folder_checks(settings: Settings, *, is_held: bool) -> Iterator[Check]:
     except LakeFormatError as error:
         yield Check("tables", "bad", str(error), "use a version of Pickwise that knows them")
         return
-    yield from _tables(data_dir)
+    yield from tables_checks(data_dir)
     yield from _registries(data_dir)
 
 
@@ -135,24 +135,6 @@ def _operations(data_dir: Path, is_held: bool) -> Iterator[Check]:
     if waiting and not is_held:
         finding = f"{waiting} of forget and replay were asked for and are not done"
         yield Check("operations", "note", finding, "start `pickwise serve`: it goes on with them")
-
-
-def _tables(data_dir: Path) -> Iterator[Check]:
-    lake = Lake(data_dir)
-    present = []
-    for table in TABLES:
-        try:
-            version, files = lake.version(table), lake.files(table)
-        except (OSError, DeltaError) as error:
-            yield Check(f"table {table}", "bad", f"it cannot be read: {error!s:.300}", "restore it from a backup")
-            continue
-        if version >= 0:
-            present.append(table)
-        missing = [file for file in files if not Path(file).exists()]
-        if missing:
-            finding = f"{len(missing)} files are gone, e.g. {missing[0]}"
-            yield Check(f"table {table}", "bad", finding, "restore them from a backup")
-    yield Check("tables", "ok", f"{len(present)} of {len(TABLES)} exist: {', '.join(present) or 'none yet'}")
 
 
 def _registries(data_dir: Path) -> Iterator[Check]:

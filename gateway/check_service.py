@@ -98,7 +98,9 @@ def service_checks(settings: Settings, held: Holder) -> Iterator[Check]:
     yield Check("service", "ok", f"process {held.pid} on {held.host} holds the folder, HTTP port {held.http_port}")
     yield _keys(settings, held)
     try:
-        with httpx.Client(base_url=service_url(held), headers=key_header(settings), timeout=_TIMEOUT_S) as client:
+        with httpx.Client(
+            base_url=service_url(held), headers=key_header(settings), timeout=_TIMEOUT_S, trust_env=False
+        ) as client:
             yield _ready(client.get("/readyz"))
             answer = client.get("/metrics")
             if answer.is_error:

@@ -15,6 +15,7 @@ from gateway.check import Check
 from gateway.check_folder import folder_checks
 from gateway.check_jobs import jobs_checks, rules_check
 from gateway.check_service import service_checks
+from gateway.check_state import control_check, served_checks
 from pickwise.embed import WORDS, EmbedderUnavailable, load_embedder
 from pickwise.settings import Settings, SettingsError, load_settings, unknown_variables
 
@@ -73,16 +74,31 @@ def _folder(settings: Settings) -> Iterator[Check]:
         yield Check("data folder", "bad", f"{data_dir} is not writable", f"chown {os.getuid()} {data_dir}")
         return
     yield Check("data folder", "ok", str(data_dir.resolve()))
-    held = holder(data_dir)
-    if held:
-        yield from service_checks(settings, held)
-    else:
+    held, control = holder(data_dir), control_check(data_dir)
+    if control is not None:
+        yield control
+    is_usable = control is None or control.state == "ok"
+    if held is None:
         yield Check("service", "note", "no service is running on this folder", "start `pickwise serve`")
+    elif is_usable:
+        yield from service_checks(settings, held)
     yield from folder_checks(settings, is_held=held is not None)
-    yield from jobs_checks(settings)
+    if is_usable:
+        yield from served_checks(settings)
+        yield from jobs_checks(settings)
+
+
+def _in_use(settings: Settings) -> Iterator[dict[str, Any]]:
+    """Where the service that holds the folder listens, in the form of ``_sources``: its flags are not known here."""
+    held = holder(settings.data_dir) if settings.data_dir.is_dir() else None
+    told = {"host": held.address, "http_port": held.http_port, "grpc_port": held.grpc_port} if held else {}
+    for name, value in told.items():
+        if held is not None and value is not None and value != getattr(settings, name):
+            yield {"name": name, "value": value, "source": f"service, process {held.pid}"}
 
 
 def _sources(settings: Settings, flags: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    in_use = {row["name"]: row for row in _in_use(settings)}
     environment = {name.upper() for name in os.environ}
     in_file = _toml()
     for name in type(settings).model_fields:
@@ -98,7 +114,7 @@ def _sources(settings: Settings, flags: dict[str, Any]) -> Iterator[dict[str, An
         )
         value = getattr(settings, name)
         is_secret = "secret" in name or name == "api_key"
-        yield {"name": name, "value": "***" if is_secret and value else value, "source": source}
+        yield in_use.get(name) or {"name": name, "value": "***" if is_secret and value else value, "source": source}
 
 
 def _toml() -> dict[str, Any]:

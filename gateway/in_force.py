@@ -35,7 +35,7 @@ def without_effect(settings: Settings, names: Sequence[str], project: str) -> It
         return
     headers = {"X-Pickwise-Project": project} | key_header(settings)
     try:
-        answer = httpx.get(f"{service_url(held)}/v1/settings", headers=headers, timeout=_TIMEOUT_S)
+        answer = httpx.get(f"{service_url(held)}/v1/settings", headers=headers, timeout=_TIMEOUT_S, trust_env=False)
     except httpx.HTTPError:
         return
     theirs: dict[str, Any] = answer.json() if answer.is_success else {}

@@ -72,7 +72,7 @@ def open_intake(settings: Settings, project: str, *, strict: bool = False) -> It
     if held.http_port is None:
         raise FolderHeld(Path(settings.data_dir), held)
     headers = {"X-Pickwise-Project": project, IMPORT_HEADER: "1"} | key_header(settings)
-    with httpx.Client(base_url=service_url(held), headers=headers, timeout=TIMEOUT_S) as client:
+    with httpx.Client(base_url=service_url(held), headers=headers, timeout=TIMEOUT_S, trust_env=False) as client:
         yield _Remote(client, strict)
 
 

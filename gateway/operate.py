@@ -74,7 +74,7 @@ def _operate(
         raise FolderHeld(Path(settings.data_dir), held)
     headers = {"X-Pickwise-Project": project} | key_header(settings)
     # However long it takes: the service answers when it is done, and has it written down if it ends before.
-    with httpx.Client(base_url=service_url(held), headers=headers, timeout=None) as client:
+    with httpx.Client(base_url=service_url(held), headers=headers, timeout=None, trust_env=False) as client:
         answer = client.post(path, json=body)
     if answer.is_error:
         mend = _KEY_HINTS.get(answer.status_code, "")

@@ -22,7 +22,7 @@ from pickwise.settings import Settings
 from ranker.answering import RankerAnswers
 from ranker.http import add_ranker
 from ranker.log_process import LogProcess
-from ranker.serving import MOST_PROJECTS, Projects
+from ranker.serving import Projects
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +59,8 @@ def run(settings: Settings, listener: socket.socket) -> None:
 
 
 def _load_all(logs: LogProcess, projects: Projects) -> None:
-    """So that the first request of a project finds it loaded. A fault is logged: that request will tell it again."""
+    """So that no request of a project has to load it. A fault is logged: that request will tell it again."""
     try:
-        for project in logs.projects()[:MOST_PROJECTS]:
-            projects.get(project)
+        projects.load_ahead(logs.projects)
     except Exception:
         log.exception("projects could not be loaded ahead")

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +37,8 @@ class StartError(RuntimeError):
 class Part:
     """One process of the service: its command and, while it runs, its handle.
 
-    It is given the ``variables`` besides those of this process, and the file descriptor ``inherited``.
+    It is given the ``variables`` besides those of this process, and the file descriptor ``inherited``. ``is_ready``
+    tells whether it does its work; absent, nobody waits for that.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class Part:
         log_folder: Path,
         variables: Mapping[str, str] | None = None,
         inherited: int | None = None,
+        is_ready: Callable[[], bool] | None = None,
     ) -> None:
         self.name = name
+        self.is_ready = is_ready
         self._variables = {SUPERVISED: "1", **(variables or {})}
         self._inherited = () if inherited is None else (inherited,)
         self.command = [sys.executable, "-m", "pickwise.cli", *arguments]
@@ -56,12 +59,15 @@ class Part:
         self.fast_deaths = 0
         self.process: subprocess.Popen[bytes] | None = None
         self._started = 0.0
+        #: Where in its log the output of this process begins, bytes.
+        self._log_start = 0
 
     def start(self) -> None:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {self.name} is started\n".encode())
             log.flush()
+            self._log_start = log.tell()
             # An own process group, so that a Ctrl-C reaches the supervisor alone and parts end in order.
             self.process = subprocess.Popen(
                 self.command,
@@ -87,16 +93,23 @@ class Part:
         return f"exit {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
 
     def last_lines(self) -> str:
-        lines = self.log_path.read_text(errors="replace").splitlines() if self.log_path.exists() else []
+        """The last of what this process printed; what those before it did is another story."""
+        if not self.log_path.exists():
+            return ""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_start)
+            lines = log.read().decode(errors="replace").splitlines()
         return "\n".join(lines[-5:])
 
 
 class Supervisor:
-    """Starts the parts, restarts one that dies, ends all on SIGTERM or SIGINT; ``held`` is let go last."""
+    """Starts the parts, restarts one that dies, ends all on SIGTERM or SIGINT; ``held`` is let go last.
 
-    def __init__(self, parts: Sequence[Part], ready_url: str, held: ExitStack | None = None) -> None:
+    Without the first part there is no service.
+    """
+
+    def __init__(self, parts: Sequence[Part], held: ExitStack | None = None) -> None:
         self.parts = parts
-        self.ready_url = ready_url
         self._held = held or ExitStack()
         self._stopping = False
 
@@ -108,21 +121,37 @@ class Supervisor:
     def start(self, timeout_s: float = 60.0) -> bool:
         """Start every part; returns when the service is ready, or False when a signal that is heeded ended it before.
 
-        Raises StartError with the reason.
+        Parts that nobody waits for come last, so that the others have the machine. Raises StartError with the reason.
         """
-        self.parts[0].start()
         deadline = time.monotonic() + timeout_s
-        while not self._ready():
-            if self._stopping:
-                self.stop()
-                return False
-            if self.parts[0].died() or time.monotonic() > deadline:
-                self.stop()
-                raise StartError(f"{self.parts[0].name} did not start:\n{self.parts[0].last_lines()}")
-            time.sleep(0.1)
-        for part in self.parts[1:]:
-            part.start()
+        awaited = [part for part in self.parts if part.is_ready is not None]
+        try:
+            for part in awaited:
+                part.start()
+            while waiting := [part for part in awaited if part.is_ready is not None and not part.is_ready()]:
+                if self._stopping:
+                    self.stop()
+                    return False
+                if time.monotonic() > deadline and self.parts[0] not in waiting:
+                    logger.warning("still without %s", " and ".join(part.name for part in waiting))
+                    break
+                self._watch_start(waiting, deadline)
+                time.sleep(0.1)
+        except StartError:
+            self.stop()
+            raise
+        for part in self.parts:
+            if part not in awaited:
+                part.start()
         return True
+
+    def _watch_start(self, waiting: Sequence[Part], deadline: float) -> None:
+        """Raises StartError when the first part died or takes too long, or when another one keeps dying."""
+        for part in waiting:
+            if part is not self.parts[0]:
+                self._revive(part)
+            elif part.died() or time.monotonic() > deadline:
+                raise StartError(f"{part.name} did not start:\n{part.last_lines()}")
 
     def run(self) -> None:
         """Watch the parts until a signal arrives, then end them."""
@@ -157,14 +186,23 @@ class Supervisor:
         logger.warning("%s ended (%s) and is started again; its log: %s", part.name, part.ending(), part.log_path)
         part.start()
 
-    def _ready(self) -> bool:
-        try:
-            return httpx.get(self.ready_url, timeout=1.0).status_code == httpx.codes.OK
-        except httpx.TransportError:
-            return False
-
     def _on_signal(self, *_: object) -> None:
         self._stopping = True
+
+
+class Answering:
+    """Whether a part answers 200 at its address, or over its Unix ``socket``."""
+
+    def __init__(self, url: str, socket: Path | None = None) -> None:
+        self._url = url
+        transport = httpx.HTTPTransport(uds=None if socket is None else str(socket))
+        self._client = httpx.Client(transport=transport, timeout=1.0)  # with a transport of its own: past any proxy
+
+    def __call__(self) -> bool:
+        try:
+            return self._client.get(self._url).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
 
 
 class PortTaken(StartError):  # noqa: N818 - a state of the machine

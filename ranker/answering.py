@@ -16,11 +16,12 @@ from fastapi import Request, Response
 from collector.access import PROJECT_HEADER
 from collector.body import CorruptBody, TooLarge, UnknownCoding, inflate
 from collector.reception import read_body
+from pickwise.events import plain_reason
 from pickwise.settings import Settings
 from ranker.artefacts import MEDIA_TYPE, ArtefactError, Artefacts
 from ranker.log import Log
-from ranker.rank import Ranker, RankError
-from ranker.recall import RecallError
+from ranker.rank import Ranker, RankError, RankRequest
+from ranker.recall import RecallError, RecallRequest
 from ranker.weights_store import WeightsError, WeightsStore
 
 #: A client may use what it has for so long before it asks again; a version's own address never changes.
@@ -90,10 +91,10 @@ class RankerAnswers(WeightsAnswers):
         self._waiting = CapacityLimiter(_WAITING)
 
     async def rank(self, request: Request, project: str) -> Response:
-        return await self._asked(request, project, self.ranker.is_quick, self.ranker.rank)
+        return await self._asked(request, project, RankRequest, self.ranker.is_quick, self.ranker.rank)
 
     async def recall(self, request: Request, project: str) -> Response:
-        return await self._asked(request, project, self.ranker.recalls_quickly, self.ranker.recall)
+        return await self._asked(request, project, RecallRequest, self.ranker.recalls_quickly, self.ranker.recall)
 
     async def artefact(self, request: Request, project: str) -> Response:
         version = request.query_params.get("version")
@@ -125,7 +126,12 @@ class RankerAnswers(WeightsAnswers):
         return kept or self.ranker.projects.with_recall(project).artefact
 
     async def _asked(
-        self, request: Request, project: str, is_quick: Callable[[str, Any], bool], answer: Callable[[str, Any], Any]
+        self,
+        request: Request,
+        project: str,
+        form: type[msgspec.Struct],
+        is_quick: Callable[[str, Any], bool],
+        answer: Callable[[str, Any], Any],
     ) -> Response:
         try:
             body = await read_body(request, MAX_BODY_BYTES)
@@ -141,7 +147,7 @@ class RankerAnswers(WeightsAnswers):
         try:
             asked: Any = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return refusal(400, f"body: expected JSON, {error}")
+            return _undecoded(body, form, error)
         if is_quick(project, asked):
             return _answered(answer, project, asked)
         return await to_thread.run_sync(_answered, answer, project, asked, limiter=self._waiting)
@@ -149,6 +155,18 @@ class RankerAnswers(WeightsAnswers):
 
 def refusal(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode({"detail": detail}), status, headers, "application/json")
+
+
+def _undecoded(body: bytes, form: type[msgspec.Struct], error: Exception) -> Response:
+    """The refusal of a body that is no JSON, or that has a number too large for any: the field of that is named."""
+    if isinstance(error, msgspec.ValidationError):
+        try:
+            msgspec.json.decode(body, type=form)
+        except msgspec.ValidationError as named:
+            return refusal(422, plain_reason(str(named)))
+        except msgspec.DecodeError:
+            pass
+    return refusal(400, f"body: expected JSON, {error}")
 
 
 def _answered(answer: Callable[[str, Any], Any], project: str, asked: Any) -> Response:

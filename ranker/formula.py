@@ -15,6 +15,8 @@ from ranker.turns import SCORES
 
 HEAT_COEFFICIENT = 0.15
 SUCCESS_COEFFICIENT = 0.10
+#: What is left of the difference of two equal rates that were worked out in two ways.
+_NOTHING = 1e-12
 
 
 def semantic_score(scores: Mapping[str, Numbers], candidates: int) -> Numbers:
@@ -32,8 +34,10 @@ def semantic_score(scores: Mapping[str, Numbers], candidates: int) -> Numbers:
 
 def terms(scores: Mapping[str, Numbers], heat: Numbers, success: Numbers, prior: Numbers) -> dict[str, Numbers]:
     """The three terms of the score, by name; their sum is the score."""
+    distance = success - prior
+    distance[np.abs(distance) < _NOTHING] = 0.0
     return {
         "semantic": semantic_score(scores, len(heat)),
         "heat": HEAT_COEFFICIENT * (2 * heat - 1),
-        "success": SUCCESS_COEFFICIENT * (success - prior),
+        "success": SUCCESS_COEFFICIENT * distance,
     }

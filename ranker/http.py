@@ -97,8 +97,8 @@ def _refusal(why: str) -> dict[str, Any]:
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     400: _refusal("The body is no JSON"),
-    413: _refusal("The body is too large"),
-    422: _refusal("What is wrong with which field"),
+    413: _refusal("The body is larger than 1 MiB, before or after decompression"),
+    422: _refusal("What is wrong with which field; there may be 200 candidates"),
     503: _refusal("The ranker does not answer, Retry-After says when to come again"),
 }
 _UNCHANGED: dict[str, Any] = {"304": {"description": "If-None-Match names what is current"}}

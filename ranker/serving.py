@@ -31,7 +31,8 @@ from ranker.decay import Numbers
 from ranker.factors import position_factors
 from ranker.features.base import Context
 from ranker.log import Fact, Log, ends, entries, ordered, read_log, turns
-from ranker.models import Model, ModelUnusable, load
+from ranker.models import Model
+from ranker.named_model import NamedModels
 from ranker.paths import PathContributions
 from ranker.recall import Recall, recall_of
 from ranker.state import UNKNOWN, State
@@ -113,6 +114,7 @@ class Projects:
         self._read = read or partial(read_log, self._data_dir, settings)
         self._store = WeightsStore(self._data_dir)
         self._artefacts = Artefacts(self._data_dir)
+        self._models = NamedModels(self._data_dir)
         self._vectors: VectorCache | None = None
         #: The one that was asked last comes last.
         self._served: OrderedDict[str, Served] = OrderedDict()
@@ -120,10 +122,26 @@ class Projects:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._watcher: threading.Thread | None = None
+        self._is_ahead = False
 
     def close(self) -> None:
         self._closed.set()
         self._store.close()
+
+    def load_ahead(self, named: Callable[[], Sequence[str]]) -> None:
+        """Load the projects that are named, after a restart: until that is done nobody waits for one to be loaded.
+
+        A fault is logged, and the others are loaded.
+        """
+        self._is_ahead = True
+        try:
+            for project in named()[:MOST_PROJECTS]:
+                try:
+                    self.reload(project)
+                except Exception:
+                    log.exception("project %s could not be loaded ahead", project)
+        finally:
+            self._is_ahead = False
 
     def get(self, project: str) -> Served:
         """What is served now. The first call for a project loads it; from then on it is kept fresh.
@@ -134,7 +152,7 @@ class Projects:
         if served is not None:
             return served
         loading = self._loading.get(project)
-        if loading is not None and loading.locked():
+        if self._is_ahead or (loading is not None and loading.locked()):
             return Served(self._store.document(project), None, None, State(0))
         return self.reload(project)
 
@@ -158,7 +176,7 @@ class Projects:
                 pointer = self._store.pointer(project)
                 now = (pointer.version, pointer.interleaving) if pointer else None
                 is_stale = now is not None and now != (served.fed, served.beside.interleaving)
-                if is_stale and project in self._served:
+                if (is_stale or self._is_mended(project, served)) and project in self._served:
                     self.reload(project)
             except Exception:
                 log.exception("project %s: the last good weights are served on", project)
@@ -244,18 +262,14 @@ class Projects:
         """The model that the weights name; where it can't be used the last good one."""
         if document.model is None:
             return None
-        named = document.model.version
-        if before is not None and before.model is not None and before.model.meta.version == named:
-            return before.model
-        candidates = [named, *(version for version in self._store.model_versions(project) if version != named)]
-        for version in candidates:
-            try:
-                return load(self._data_dir, project, version, self._embedder().version)
-            except ModelUnusable as reason:
-                log.error("%s", reason)
-                if before is not None and before.model is not None:
-                    return before.model
-        return None
+        earlier = self._store.model_versions(project)
+        return self._models.of(project, document, earlier, before.model if before else None, self._embedder().version)
+
+    def _is_mended(self, project: str, served: Served) -> bool:
+        """Whether the model that the weights name was refused and can be used now."""
+        if served.document.model is None:
+            return False
+        return self._models.is_mended(project, served.document, self._embedder().version)
 
     def _embedder(self) -> VectorCache:
         if self._vectors is None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -47,5 +48,11 @@ def main() -> None:
     try:
         app()
     except (UserError, OSError) as error:
-        Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
-        sys.exit(1)
+        _fail(str(error))
+    except sqlite3.DatabaseError as error:
+        _fail(f"a database in the data folder can't be read ({error}): `pickwise doctor` says which, and the mend")
+
+
+def _fail(message: str) -> NoReturn:
+    Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(message)}", soft_wrap=True)
+    sys.exit(1)

@@ -27,7 +27,17 @@ remarks = Console(stderr=True, highlight=False)
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", help="the data folder (PICKWISE_DATA_DIR; default ./pickwise-data)")
 ]
-Project = Annotated[str, typer.Option("--project", help="the project to read or write")]
+
+
+def _possible(project: str) -> str:
+    from collector.projects import is_project
+
+    if not is_project(project):
+        raise UserError(f"--project: expected 1 to 64 of A-Z a-z 0-9 . _ -, got {project!r:.80}")
+    return project
+
+
+Project = Annotated[str, typer.Option("--project", help="the project to read or write", callback=_possible)]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 From = Annotated[str | None, typer.Option("--from", help="first instant, RFC 3339 (default: all that is kept)")]
 To = Annotated[str | None, typer.Option("--to", help="end of the window, exclusive, RFC 3339")]
@@ -110,7 +120,11 @@ def say_without_effect(settings: Settings, names: Sequence[str], project: str) -
 
 
 def window(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
-    return _instant("--from", start), _instant("--to", end)
+    """The bounds of a window. Raises UserError for one that is no time, or that ends before it begins."""
+    first, last = _instant("--from", start), _instant("--to", end)
+    if first is not None and last is not None and last < first:
+        raise UserError(f"--to: expected a time after --from ({start}), got {end}")
+    return first, last
 
 
 def alone(context: typer.Context) -> bool:

@@ -81,6 +81,7 @@ def serve(
     if not no_jobs:
         refuse_wrong_rules(settings)
     service.heed_signals()
+    remarks.print(f"Starting; logs in {settings.data_dir / 'logs'}", markup=False, soft_wrap=True)
     try:
         is_up = service.start()
     except supervisor.StartError as error:
@@ -254,10 +255,22 @@ def service_of(
     settings: Settings, *, with_grpc: bool = True, with_jobs: bool = True, with_dashboard: bool = True
 ) -> tuple[Supervisor, dict[str, str]]:
     """The processes of ``serve`` for these settings, and their addresses; a port of 0 becomes a free one."""
+    from collector.lock import FolderHeld, holder
     from gateway.exposure import pages_host
     from gateway.sockets import listening_at
-    from gateway.supervisor import Part, StartError, Supervisor, refuse_same_ports, refuse_unknown_host, reserve_port
+    from gateway.supervisor import (
+        Answering,
+        Part,
+        StartError,
+        Supervisor,
+        refuse_same_ports,
+        refuse_unknown_host,
+        reserve_port,
+    )
 
+    held_by = holder(settings.data_dir)
+    if held_by is not None:  # before anything is written to its logs
+        raise UserError(str(FolderHeld(settings.data_dir, held_by)))
     page_host = pages_host(settings)
     wanted = {"--http-port": settings.http_port}
     if with_grpc:
@@ -282,19 +295,25 @@ def service_of(
     ranker_socket = {"PICKWISE_RANKER_SOCKET": str(ranker_at)}
 
     def part(
-        name: str, *arguments: str, variables: Mapping[str, str] | None = None, inherited: int | None = None
+        name: str,
+        *arguments: str,
+        variables: Mapping[str, str] | None = None,
+        inherited: int | None = None,
+        is_ready: Answering | None = None,
     ) -> Part:
         command = [name, "--data-dir", str(settings.data_dir), *arguments]
-        return Part(name, command, settings.data_dir / "logs", variables, inherited)
+        return Part(name, command, settings.data_dir / "logs", variables, inherited, is_ready)
 
     way_in = ["--host", settings.host, "--http-port", str(http)]
     way_in += ["--no-grpc"] if grpc is None else ["--grpc-port", str(grpc)]
     exposed = ["--insecure"] if settings.insecure else []
-    parts = [
-        part("collect", *way_in, *exposed, variables=ranker_socket),
-        part("ranker", "--listener", str(listener.fileno()), inherited=listener.fileno()),
-    ]
     addresses = _addresses(settings, http, grpc)
+    taking = Answering(f"{addresses['http']}/readyz")
+    ranking = Answering("http://ranker/v1/weights", ranker_at)
+    parts = [
+        part("collect", *way_in, *exposed, variables=ranker_socket, is_ready=taking),
+        part("ranker", "--listener", str(listener.fileno()), inherited=listener.fileno(), is_ready=ranking),
+    ]
     if with_jobs:
         linked = ["--host", page_host, "--dashboard-port", str(pages)] if with_dashboard else []
         parts.append(part("jobs", *linked))
@@ -302,7 +321,7 @@ def service_of(
         parts.append(part("dashboard", "--host", page_host, "--dashboard-port", str(pages), *exposed))
         addresses["dashboard"] = f"http://{_in_url(page_host)}:{pages}"
     addresses["data_dir"] = str(settings.data_dir)
-    return Supervisor(parts, f"{addresses['http']}/readyz", held), addresses
+    return Supervisor(parts, held), addresses
 
 
 def _addresses(settings: Settings, http_port: int, grpc_port: int | None) -> dict[str, str]:

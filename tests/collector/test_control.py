@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
-from collector.control import Control, JobRunning
+from collector.control import DOCUMENTS, Control, ControlUnusable, JobRunning
 
 
 def test_documents_are_replaced_and_forgotten(tmp_path: Path) -> None:
@@ -76,3 +80,40 @@ def test_a_migration_that_is_broken_off_leaves_nothing_behind(tmp_path: Path, mo
     control.put("k", 1)
     assert control.get("k") == 1
     control.close()
+
+
+def test_a_damaged_file_is_named_with_the_mend(tmp_path: Path) -> None:
+    file = tmp_path / "control.sqlite"
+    file.write_bytes(b"no database at all" * 100)
+    with pytest.raises(ControlUnusable, match=r"control\.sqlite is damaged \(file is not a database\): restore it"):
+        Control(tmp_path)
+
+
+def test_damage_that_is_met_later_is_named_too(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+    with control.begin() as connection:
+        rows = [{"key": f"alert/{n}", "value": json.dumps("x" * 500), "updated_at": 0.0} for n in range(2_000)]
+        connection.execute(sa.insert(DOCUMENTS), rows)
+    control.check()
+    control.close()
+    with closing(sqlite3.connect(tmp_path / "control.sqlite")) as plain:
+        plain.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    file = tmp_path / "control.sqlite"
+    whole = bytearray(file.read_bytes())
+    for start in range(40_000, len(whole), 8_192):
+        whole[start : start + 4_096] = b"\xff" * len(whole[start : start + 4_096])
+    file.write_bytes(whole)
+    control = Control(tmp_path)
+    with pytest.raises(ControlUnusable, match="is damaged"):
+        control.check()
+    with pytest.raises(ControlUnusable, match="malformed"):
+        control.items("alert/")
+    control.close()
+
+
+def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    Control(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "control.sqlite")) as plain, plain:
+        plain.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(ControlUnusable, match=r"control\.sqlite was written by a newer version .*9999"):
+        Control(tmp_path)

@@ -164,6 +164,22 @@ def test_a_time_that_is_none_is_named(client: TestClient, path: str, name: str, 
     assert answer.json()["detail"].startswith(f"{name}: expected")
 
 
+@pytest.mark.parametrize("path", ["/v1/metrics/acceptance_rate", "/v1/report", "/v1/skills/mail"])
+def test_a_window_that_ends_before_it_begins_is_named(client: TestClient, path: str) -> None:
+    answer = client.get(path, params={"from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"})
+    assert answer.status_code == 400
+    assert answer.json()["detail"].startswith("to: expected a time after from")
+    same = {"from": "2026-01-02T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+    assert client.get(path, params=same).status_code in {200, 404}
+
+
+@pytest.mark.parametrize("path", ["/v1/selections", "/v1/selections?limit=1", "/v1/weights/", "/v1/none"])
+def test_a_path_that_leads_nowhere_is_named(client: TestClient, path: str) -> None:
+    answer = client.get(path, follow_redirects=False)
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == f"nothing is at {path.partition('?')[0]}; /docs lists what there is"
+
+
 def test_a_zone_whose_plus_became_a_space(loaded: TestClient) -> None:
     answer = loaded.get("/v1/metrics/acceptance_rate?from=2026-01-02T02:00:00+02:00")
     assert answer.json()["from"] == "2026-01-02T00:00:00Z"

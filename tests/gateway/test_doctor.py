@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from collector.lock import FolderLock
 from gateway.doctor import examine
 from pickwise.settings import Settings
+from ranker.weights_document import ServedModel, content_version, empty
+from ranker.weights_store import WeightsStore
 
 
 def checks(report: dict[str, Any]) -> dict[str, dict[str, str]]:
@@ -84,6 +88,66 @@ def test_a_missing_table_file_is_found(client: TestClient, settings: Settings) -
     (file,) = settings.data_dir.glob("lake/calls/*/*/*.parquet")
     file.unlink()
     assert checks(examine(settings.data_dir))["table calls"]["state"] == "bad"
+
+
+def test_damaged_table_files_are_named(client: TestClient, settings: Settings) -> None:
+    for skill in ("s", "t"):
+        client.post("/v1/events", json=[{"type": "call", "skill_id": skill, "ok": True}])
+        client.post("/v1/refresh")
+    assert not [check for check in checks(examine(settings.data_dir)).values() if check["state"] == "bad"]
+    settled = settings.data_dir / "settled" / "calls-1.parquet"
+    settled.parent.mkdir(exist_ok=True)
+    settled.write_bytes(b"PAR1 cut")
+    file, *_ = settings.data_dir.glob("lake/calls/*/*/*.parquet")
+    file.write_bytes(file.read_bytes()[:-4])
+    found = checks(examine(settings.data_dir))
+    assert f"1 files are damaged, e.g. {file.resolve()}" in found["table calls"]["finding"]
+    assert f"delete {settled.parent}" in found["settled"]["mend"]
+    entry = max((settings.data_dir / "lake" / "calls" / "_delta_log").glob("*.json"))
+    entry.write_bytes(entry.read_bytes()[:30])
+    assert f"{entry.resolve()} is damaged" in checks(examine(settings.data_dir))["table calls"]["finding"]
+
+
+def test_a_damaged_control_state_is_named_and_the_rest_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "control.sqlite").write_bytes(b"no database" * 500)
+    found = checks(examine(tmp_path))
+    assert found["control state"]["state"] == "bad"
+    assert f"{tmp_path / 'control.sqlite'} is damaged" in found["control state"]["finding"]
+    assert found["control state"]["mend"].startswith("restore it from a backup")
+    assert found["tables"]["state"] == "ok"
+    for command in ("report", "train", "nightly"):
+        arguments = [sys.executable, "-m", "pickwise.cli", command, "--data-dir", str(tmp_path)]
+        ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 1
+        assert "Traceback" not in ended.stderr
+        assert "error: " in ended.stderr
+
+
+def test_damaged_weights_and_models_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PICKWISE_EMBEDDER", "words")
+    store, document = WeightsStore(tmp_path), empty("default")
+    document.model = ServedModel(version="none", features=[], sha256="")
+    document.version = content_version(document)
+    store.write("default", document)
+    store.point("default", document, [], "promote", 1.0)
+    found = checks(examine(tmp_path))
+    assert "model none of project default can't be read" in found["model"]["finding"]
+    assert "pickwise train" in found["model"]["mend"]
+    file = tmp_path / "weights" / "default" / f"{document.version}.json"
+    file.write_bytes(file.read_bytes()[:50])
+    assert f"{file} is damaged" in checks(examine(tmp_path))["weights"]["finding"]
+
+
+def test_where_a_running_service_listens_is_shown(tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path)
+    lock.acquire()
+    lock.announce("127.0.0.1", 5318, None)
+    try:
+        rows = {row["name"]: row for row in examine(tmp_path)["settings"]}
+    finally:
+        lock.release()
+    assert rows["http_port"] == {"name": "http_port", "value": 5318, "source": f"service, process {os.getpid()}"}
+    assert (rows["grpc_port"]["value"], rows["host"]["source"]) == (4317, "default")
 
 
 def test_a_file_is_no_data_folder(tmp_path: Path) -> None:

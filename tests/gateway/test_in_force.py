@@ -48,7 +48,8 @@ def test_a_service_tells_its_settings_and_no_secret(client: TestClient, settings
     assert told["archive_days"] == 3.0
 
 
-def test_only_settings_that_differ_are_named(folder: Path) -> None:
+def test_only_settings_that_differ_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # the service is on this machine
     same = load_settings(data_dir=folder, retention_days=90, allow_arguments=["city"])
     assert not list(without_effect(same, [*KEEPING, *MAPPING], "default"))
     other = load_settings(data_dir=folder, retention_days=30, allow_arguments=["city"], known_tools=False)

@@ -7,12 +7,15 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from gateway.supervisor import (
     MAX_FAST_DEATHS,
+    Answering,
     HostUnknown,
     Part,
     PortTaken,
@@ -23,17 +26,76 @@ from gateway.supervisor import (
     reserve_port,
 )
 
+SLEEPS = "import time; time.sleep(60)"
 
-def part(tmp_path: Path, code: str) -> Part:
-    made = Part("part", [], tmp_path)
+
+def part(tmp_path: Path, code: str, name: str = "part", is_ready: Callable[[], bool] | None = None) -> Part:
+    made = Part(name, [], tmp_path, is_ready=is_ready)
     made.command = [sys.executable, "-c", code]
     return made
 
 
+def never() -> bool:
+    return False
+
+
 def test_a_part_that_cannot_start_says_why(tmp_path: Path) -> None:
-    broken = part(tmp_path, "import sys; print('the port is taken', file=sys.stderr); sys.exit(3)")
-    with pytest.raises(StartError, match="the port is taken"):
-        Supervisor([broken], "http://127.0.0.1:1/readyz").start(timeout_s=20)
+    (tmp_path / "part.log").write_text("the last words of another run\n")
+    broken = part(tmp_path, "import sys; print('the port is taken', file=sys.stderr); sys.exit(3)", is_ready=never)
+    with pytest.raises(StartError, match="the port is taken") as raised:
+        Supervisor([broken]).start(timeout_s=20)
+    assert "another run" not in str(raised.value)
+
+
+def test_the_start_waits_for_every_part_that_tells_when_it_is_ready(tmp_path: Path) -> None:
+    served = tmp_path / "served"
+    first = part(tmp_path, SLEEPS, "first", lambda: True)
+    answers = part(
+        tmp_path, f"import time; time.sleep(1); open({str(served)!r}, 'w'); time.sleep(60)", "second", served.exists
+    )
+    told = part(
+        tmp_path, f"import os, time; print(os.path.exists({str(served)!r}), flush=True); time.sleep(60)", "third"
+    )
+    supervisor = Supervisor([first, answers, told])
+    try:
+        assert supervisor.start(timeout_s=20)
+        assert served.exists()
+        deadline = time.monotonic() + 20
+        while told.last_lines() != "True":  # it was started when the others were ready
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        supervisor.stop()
+
+
+def test_a_part_is_asked_past_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        assert Answering(f"http://127.0.0.1:{server.server_port}/")()
+    assert not Answering(f"http://127.0.0.1:{server.server_port}/")()
+
+
+def test_only_the_first_part_has_to_be_ready_in_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first, slow = part(tmp_path, SLEEPS, "first", lambda: True), part(tmp_path, SLEEPS, "slow", never)
+    supervisor = Supervisor([first, slow])
+    try:
+        assert supervisor.start(timeout_s=0.5)
+        assert "still without slow" in caplog.text
+        assert first.process is not None
+        assert first.process.poll() is None
+    finally:
+        supervisor.stop()
+
+
+def test_a_later_part_that_keeps_dying_ends_the_start_and_the_others(tmp_path: Path) -> None:
+    first = part(tmp_path, SLEEPS, "first", lambda: True)
+    broken = part(tmp_path, "print('no luck'); raise SystemExit(1)", "broken", never)
+    with pytest.raises(StartError, match="broken keeps dying:\nno luck"):
+        Supervisor([first, broken]).start(timeout_s=20)
+    assert first.process is not None
+    assert first.process.poll() is not None
 
 
 def test_a_part_that_keeps_dying_ends_the_service(tmp_path: Path) -> None:
@@ -42,7 +104,7 @@ def test_a_part_that_keeps_dying_ends_the_service(tmp_path: Path) -> None:
     try:
         broken.start()
         with pytest.raises(StartError, match="no luck"):
-            Supervisor([broken], "http://127.0.0.1:1/readyz").run()
+            Supervisor([broken]).run()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -66,7 +128,7 @@ def test_stop_kills_what_ignores_sigterm_with_its_children(tmp_path: Path, monke
         assert time.monotonic() < deadline
         time.sleep(0.05)
     child = int(ready.read_text())
-    stopper = threading.Thread(target=Supervisor([stubborn], "http://127.0.0.1:1/readyz").stop)
+    stopper = threading.Thread(target=Supervisor([stubborn]).stop)
     stopper.start()
     stopper.join(20)
     assert stubborn.process is not None
@@ -116,7 +178,7 @@ def test_a_killed_part_does_not_count_as_one_that_cannot_start(tmp_path: Path) -
 
 def test_a_part_that_is_started_again_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     watched = part(tmp_path, "import time; time.sleep(60)")
-    supervisor = Supervisor([watched], "http://127.0.0.1:1/readyz")
+    supervisor = Supervisor([watched])
     watched.start()
     assert watched.process is not None
     watched.process.kill()

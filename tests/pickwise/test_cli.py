@@ -178,6 +178,35 @@ def test_a_folder_in_use_is_named_with_its_holder(
         lock.release()
 
 
+def test_a_second_service_is_refused_before_it_writes_to_the_logs_of_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "collect.log").write_text("of the first\n")
+    lock = FolderLock(tmp_path)
+    lock.acquire()
+    try:
+        ports = ["--http-port", "0", "--grpc-port", "0", "--dashboard-port", "0"]
+        code, text = run_main(capsys, monkeypatch, "serve", *ports, "--data-dir", str(tmp_path))
+    finally:
+        lock.release()
+    assert code == 1
+    assert text.startswith(f"error: {tmp_path} is in use by process {os.getpid()} on ")
+    assert [(log.name, log.read_text()) for log in (tmp_path / "logs").iterdir()] == [("collect.log", "of the first\n")]
+
+
+def test_a_project_or_a_window_that_cannot_be_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ["--data-dir", str(tmp_path)]
+    for command in (["report"], ["metrics", "acceptance_rate"], ["weights", "show"], ["alerts", "list"]):
+        code, text = run_main(capsys, monkeypatch, *command, "--project", "a/b", *folder)
+        assert (code, text.strip()) == (1, "error: --project: expected 1 to 64 of A-Z a-z 0-9 . _ -, got 'a/b'")
+    window = ["--from", "2026-01-02T00:00:00Z", "--to", "2026-01-01T00:00:00Z"]
+    code, text = run_main(capsys, monkeypatch, "report", *window, *folder)
+    assert (code, text.startswith("error: --to: expected a time after --from")) == (1, True)
+
+
 def test_an_unknown_variable_is_warned_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PICKWISE_DATADIR", "x")
     _warn_of_unknown_variables.cache_clear()

@@ -70,6 +70,12 @@ def test_rank(client: TestClient, trained: Project) -> None:
         (b"{", 400, "body"),
         (b'"text"', 422, "object"),
         (b'{"query":"q"}', 422, "candidates"),
+        (
+            b'{"query":"q","candidates":[{"skill_id":"a","dense":1e999}]}',
+            422,
+            "candidates[0].dense: number out of range",
+        ),
+        (b'{"query":"q","candidates":[],"else":1e999}', 400, "out of range"),
         (b'{"query":"\xff","candidates":[]}', 400, "body"),
         (b" " * (1024 * 1024 + 1), 413, "body"),
     ],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 
 from bench.ingest import ingest
 from pickwise.settings import Settings
+from ranker.formula import terms
 from ranker.models import ModelUnusable, load
 from ranker.rank import Ranker, RankError, explore
+from ranker.turns import SCORES
 from ranker.weights import WeightsStore, refresh
 from tests.ranker.conftest import SKILL_IDS, SKILLS, SLANG, Project, settings_for, simulated
 
@@ -50,6 +53,13 @@ def test_before_any_model_it_is_the_formula(fresh: Settings) -> None:
         assert sum(candidate["contributions"].values()) == pytest.approx(expected)
         assert candidate["contributions"].keys() == {"semantic", "heat", "success"}  # also where one is 0
         assert candidate["propensity"] == 1
+
+
+def test_equal_rates_add_nothing_to_a_score() -> None:
+    third, tenths = np.array([1 / 3, 0.5]), np.array([1 - 2 / 3, 0.1])
+    assert (third - tenths)[0] != 0  # but it is, but for the rounding
+    found = terms({name: np.full(2, np.nan) for name in SCORES}, np.array([0.5, 0.5]), third, tenths)["success"]
+    assert found.tolist() == [0.0, pytest.approx(0.04)]
 
 
 def test_without_anything_it_keeps_the_order_of_the_scores(fresh: Settings) -> None:
@@ -125,6 +135,52 @@ def test_a_corrupted_model_is_refused_and_the_last_good_one_served(tmp_path: Pat
         load(data_dir, "default", "badbadbad", "hashed-words/1")
     with pytest.raises(ModelUnusable, match="was trained on vectors of hashed-words/1"):
         load(data_dir, "default", good, "another/1")
+
+
+def test_a_refused_model_is_served_once_it_is_mended(
+    tmp_path: Path, trained: Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    data_dir, good = tmp_path / "copy", trained.result["version"]
+    shutil.copytree(trained.data_dir, data_dir)
+    file = data_dir / "models" / "default" / good / "model.txt"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-20])
+    ranker = Ranker(data_dir, settings_for(data_dir, model_poll_s=0.05))
+    request = {"query": SLANG[0], "candidates": listed((SKILL_IDS[0], 0.1))}
+    assert ranker.rank("default", request)["model_version"] is None
+    ranker.projects.reload("default")
+    time.sleep(0.2)
+    assert len([line for line in caplog.messages if "sha256 differs" in line]) == 1
+    file.write_bytes(whole)
+    deadline = time.monotonic() + 20
+    while ranker.rank("default", request)["model_version"] != good:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    ranker.close()
+
+
+def test_nobody_waits_while_projects_are_loaded_ahead(trained: Project) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def named() -> list[str]:
+        asked.set()
+        assert go_on.wait(20)
+        return ["default"]
+
+    ranker = Ranker(trained.data_dir, trained.settings)
+    loading = threading.Thread(target=ranker.projects.load_ahead, args=(named,))
+    loading.start()
+    assert asked.wait(20)
+    request = {"query": SLANG[0], "candidates": listed((SKILL_IDS[0], 0.1))}
+    early = ranker.rank("default", request)
+    assert early["model_version"] is None
+    assert early["weights_version"] == ranker.projects.get("default").document.version
+    assert ranker.projects.loaded("default") is None
+    go_on.set()
+    loading.join(60)
+    assert ranker.projects.loaded("default") is not None
+    assert ranker.rank("default", request)["model_version"] == trained.result["version"]
+    ranker.close()
 
 
 @pytest.mark.parametrize(
