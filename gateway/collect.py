@@ -41,24 +41,25 @@ class Told(Protocol):
         """A signal came: nothing more is taken, and what was acknowledged will be committed."""
 
 
-def run(settings: Settings, told: Told, *, grpc: bool = True) -> None:
+def run(settings: Settings, told: Told, *, grpc: bool = True, listener: socket.socket | None = None) -> None:
     """Serve until SIGTERM or SIGINT; what was acknowledged is committed before it returns.
 
     Where one comes before requests are taken, the start is broken off: the log keeps what an earlier run left in it.
+    ``listener``: a bound socket, used in place of the settings' HTTP port.
     Raises ExposedError, HostUnknown and PortTaken before anything is started.
     """
     with suppress(_BrokenOff):
-        _run(settings, told, grpc, _Signals())
+        _run(settings, told, grpc, listener, _Signals())
 
 
-def _run(settings: Settings, told: Told, grpc: bool, signals: _Signals) -> None:
+def _run(settings: Settings, told: Told, grpc: bool, listener: socket.socket | None, signals: _Signals) -> None:
     refuse_unknown_host(settings.host)
     BoundedConnection.most = raise_file_limit()
     refuse_exposure(settings)
     if grpc:
         refuse_same_ports({"--http-port": settings.http_port, "--grpc-port": settings.grpc_port})
         reserve_port(settings.host, settings.grpc_port, "gRPC", "--grpc-port")  # gRPC itself would say it in C++
-    listener = _listen(settings.host, settings.http_port)
+    listener = listener or bind(settings.host, settings.http_port, "HTTP", "--http-port")
     at_port = settings.model_copy(update={"http_port": listener.getsockname()[1]})
     served = _serve(at_port, listener, told, grpc, signals)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -136,9 +137,3 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._told.stopping()
         await super().shutdown(sockets)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    listener = bind(host, port, "HTTP", "--http-port")
-    listener.set_inheritable(True)
-    return listener

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from pickwise.cli.options import UserError, console, settings_from, writable
-from pickwise.cli.run import service_of
 from pickwise.settings import Settings
 
 #: The demo's alerts are looked at this often, so that one fires and resolves within it, seconds.
@@ -22,6 +21,7 @@ def run_demo(data_dir: Path | None, *, leave: bool, turns: int, after_turns: int
     """Start a service on free ports and play the demo against it; stay up unless ``leave``."""
     from demo.receiver import AlertReceiver
     from demo.run import alert_rules_path, run
+    from gateway.parts import service_of
     from gateway.supervisor import StartError
 
     folder = data_dir or Path(tempfile.mkdtemp(prefix="pickwise-demo-"))
@@ -30,8 +30,8 @@ def run_demo(data_dir: Path | None, *, leave: bool, turns: int, after_turns: int
     writable(settings_from(data_dir=folder))
     with AlertReceiver() as receiver:
         settings = _settings(folder, alert_rules_path(), receiver.url)
-        service, addresses = service_of(settings)
         try:
+            service, addresses = service_of(settings)
             service.start()
         except StartError as error:
             raise UserError(str(error)) from error

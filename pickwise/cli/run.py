@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +25,7 @@ from pickwise.cli.options import (
 from pickwise.settings import SUPERVISED, Settings
 
 if TYPE_CHECKING:
-    from gateway.supervisor import Supervisor
+    pass
 
 Host = Annotated[str | None, typer.Option(help="address to listen on (default 127.0.0.1)")]
 HttpPort = Annotated[
@@ -64,7 +63,9 @@ def serve(
     as_json: AsJson = False,
 ) -> None:
     """Run everything in one go: collector, ranker, jobs and dashboard. Ctrl-C or SIGTERM ends them all."""
-    from gateway import supervisor
+    from collector.lock import FolderHeld
+    from gateway.parts import service_of
+    from gateway.supervisor import StartError
 
     settings = settings_from(
         data_dir=data_dir,
@@ -75,16 +76,19 @@ def serve(
         insecure=insecure,
     )
     writable(settings)
-    service, addresses = service_of(
-        settings, with_grpc=not no_grpc, with_jobs=not no_jobs, with_dashboard=not no_dashboard
-    )
+    try:
+        service, addresses = service_of(
+            settings, with_grpc=not no_grpc, with_jobs=not no_jobs, with_dashboard=not no_dashboard
+        )
+    except (FolderHeld, StartError) as error:
+        raise UserError(str(error)) from error
     if not no_jobs:
         refuse_wrong_rules(settings)
     service.heed_signals()
     remarks.print(f"Starting; logs in {settings.data_dir / 'logs'}", markup=False, soft_wrap=True)
     try:
         is_up = service.start()
-    except supervisor.StartError as error:
+    except StartError as error:
         raise UserError(str(error)) from error
     if not is_up:
         remarks.print("Stopped before it was up.")
@@ -96,7 +100,7 @@ def serve(
     sys.stdout.flush()
     try:
         service.run()
-    except supervisor.StartError as error:
+    except StartError as error:
         raise UserError(str(error)) from error
     remarks.print("Stopped.")
 
@@ -108,8 +112,11 @@ def collect(
     grpc_port: GrpcPort = None,
     no_grpc: Annotated[bool, typer.Option("--no-grpc", help="without OTLP/gRPC")] = False,
     insecure: Insecure = None,
+    listener: Annotated[int | None, typer.Option(hidden=True, help="a socket that serve has bound")] = None,
 ) -> None:
     """Run the collector and the HTTP API alone."""
+    import socket
+
     from collector.lock import FolderHeld
     from gateway import collect as process
     from gateway.exposure import ExposedError
@@ -118,8 +125,9 @@ def collect(
     _part()
     settings = settings_from(data_dir=data_dir, host=host, http_port=http_port, grpc_port=grpc_port, insecure=insecure)
     writable(settings)
+    door = None if listener is None else socket.socket(fileno=listener)
     try:
-        process.run(settings, _Told(settings), grpc=not no_grpc)
+        process.run(settings, _Told(settings), grpc=not no_grpc, listener=door)
     except (FolderHeld, ExposedError, StartError, OSError) as error:
         raise UserError(str(error)) from error
 
@@ -131,7 +139,9 @@ class _Told:
         self._settings = settings
 
     def listening(self, http_port: int, grpc_port: int | None) -> None:
-        addresses = _addresses(self._settings, http_port, grpc_port)
+        from gateway.parts import addresses_of
+
+        addresses = addresses_of(self._settings, http_port, grpc_port)
         _print_up("The collector is up.", addresses | {"data_dir": str(self._settings.data_dir)})
         sys.stdout.flush()
 
@@ -152,6 +162,7 @@ def ranker(
     # Its products are small: threads would only wait for each other.
     os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
     from gateway import ranking as process
+    from gateway.parts import no_socket
     from gateway.sockets import listening_at
 
     _part()
@@ -165,12 +176,8 @@ def ranker(
         try:
             _, listening = open_socket.enter_context(listening_at(settings.ranker_socket))
         except OSError as error:
-            raise _no_socket(error) from error
+            raise UserError(no_socket(error)) from error
         process.run(settings, listening)
-
-
-def _no_socket(error: OSError) -> UserError:
-    return UserError(f"ranker_socket: can't be listened at ({error}); expected a free path of under 100 characters")
 
 
 def _print_up(headline: str, addresses: dict[str, str]) -> None:
@@ -249,92 +256,6 @@ def demo(
     from pickwise.cli.demo import run_demo
 
     run_demo(data_dir, leave=leave, turns=turns, after_turns=after_turns, seed=seed)
-
-
-def service_of(
-    settings: Settings, *, with_grpc: bool = True, with_jobs: bool = True, with_dashboard: bool = True
-) -> tuple[Supervisor, dict[str, str]]:
-    """The processes of ``serve`` for these settings, and their addresses; a port of 0 becomes a free one."""
-    from collector.lock import FolderHeld, holder
-    from gateway.exposure import pages_host
-    from gateway.sockets import listening_at
-    from gateway.supervisor import (
-        Answering,
-        Part,
-        StartError,
-        Supervisor,
-        refuse_same_ports,
-        refuse_unknown_host,
-        reserve_port,
-    )
-
-    held_by = holder(settings.data_dir)
-    if held_by is not None:  # before anything is written to its logs
-        raise UserError(str(FolderHeld(settings.data_dir, held_by)))
-    page_host = pages_host(settings)
-    wanted = {"--http-port": settings.http_port}
-    if with_grpc:
-        wanted["--grpc-port"] = settings.grpc_port
-    if with_dashboard:
-        wanted["--dashboard-port"] = settings.dashboard_port
-    try:
-        refuse_unknown_host(settings.host)
-        refuse_same_ports(wanted)
-        http = reserve_port(settings.host, settings.http_port, "HTTP", "--http-port")
-        grpc = reserve_port(settings.host, settings.grpc_port, "gRPC", "--grpc-port") if with_grpc else None
-        pages = (
-            reserve_port(page_host, settings.dashboard_port, "dashboard", "--dashboard-port") if with_dashboard else 0
-        )
-    except StartError as error:
-        raise UserError(str(error)) from error
-    held = ExitStack()
-    try:
-        ranker_at, listener = held.enter_context(listening_at(settings.ranker_socket))
-    except OSError as error:
-        raise _no_socket(error) from error
-    ranker_socket = {"PICKWISE_RANKER_SOCKET": str(ranker_at)}
-
-    def part(
-        name: str,
-        *arguments: str,
-        variables: Mapping[str, str] | None = None,
-        inherited: int | None = None,
-        is_ready: Answering | None = None,
-    ) -> Part:
-        command = [name, "--data-dir", str(settings.data_dir), *arguments]
-        return Part(name, command, settings.data_dir / "logs", variables, inherited, is_ready)
-
-    way_in = ["--host", settings.host, "--http-port", str(http)]
-    way_in += ["--no-grpc"] if grpc is None else ["--grpc-port", str(grpc)]
-    exposed = ["--insecure"] if settings.insecure else []
-    addresses = _addresses(settings, http, grpc)
-    taking = Answering(f"{addresses['http']}/readyz")
-    ranking = Answering("http://ranker/v1/weights", ranker_at)
-    parts = [
-        part("collect", *way_in, *exposed, variables=ranker_socket, is_ready=taking),
-        part("ranker", "--listener", str(listener.fileno()), inherited=listener.fileno(), is_ready=ranking),
-    ]
-    if with_jobs:
-        linked = ["--host", page_host, "--dashboard-port", str(pages)] if with_dashboard else []
-        parts.append(part("jobs", *linked))
-    if with_dashboard:
-        parts.append(part("dashboard", "--host", page_host, "--dashboard-port", str(pages), *exposed))
-        addresses["dashboard"] = f"http://{_in_url(page_host)}:{pages}"
-    addresses["data_dir"] = str(settings.data_dir)
-    return Supervisor(parts, held), addresses
-
-
-def _addresses(settings: Settings, http_port: int, grpc_port: int | None) -> dict[str, str]:
-    """Where a collector can be reached."""
-    host = _in_url(settings.host)
-    addresses = {"http": f"http://{host}:{http_port}"}
-    if grpc_port is not None:
-        addresses["grpc"] = f"{host}:{grpc_port}"
-    return addresses
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _part() -> None:

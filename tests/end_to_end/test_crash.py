@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 import httpx
+import psutil
 
 from collector.lock import holder
 from tests.end_to_end.conftest import Service, pickwise_json
@@ -70,6 +71,21 @@ def _wait_ready(service: Service) -> None:
         except httpx.TransportError:
             time.sleep(0.1)
     raise AssertionError("the collector was not restarted")
+
+
+def test_who_sends_while_the_collector_restarts_waits_for_it(serve: Callable[..., Service]) -> None:
+    service = serve("--no-dashboard", "--no-jobs")
+    found = holder(service.data_dir)
+    assert found is not None
+    process = psutil.Process(found.pid)
+    process.kill()
+    process.wait(10)
+    body = [{"type": "call", "event_id": "e", "call_id": "e", "skill_id": "s", "ok": True}]
+    answer = httpx.post(f"{service.url}/v1/events", json=body, timeout=60)
+    assert answer.json()["accepted"] == 1
+    again = holder(service.data_dir)
+    assert again is not None
+    assert again.pid != found.pid
 
 
 def test_sigterm_ends_everything_cleanly_and_in_time(serve: Callable[..., Service]) -> None:
