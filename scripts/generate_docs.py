@@ -113,7 +113,11 @@ def commands_page() -> str:
     for name, command in _commands(get_command(app), "pickwise"):
         usage = command.get_usage(typer.Context(command, info_name=name)).removeprefix("Usage: ").strip()
         lines += [f"## {name}", "", (command.help or "").strip(), "", f"    {usage}", ""]
-        options = [parameter for parameter in command.params if parameter.name != "help"]
+        options = [
+            parameter
+            for parameter in command.params
+            if parameter.name != "help" and not getattr(parameter, "hidden", False)
+        ]
         lines += [f"- `{_option(parameter)}`: {getattr(parameter, 'help', None) or ''}" for parameter in options]
         lines += [""] if options else []
     return "\n".join(lines).rstrip() + "\n"
