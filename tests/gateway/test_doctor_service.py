@@ -24,8 +24,8 @@ from collector.lock import Holder
 from collector.service import Collector
 from gateway.app import create_app
 from gateway.check_service import Counters, service_checks
-from gateway.collect import _listen
 from gateway.doctor import examine
+from gateway.supervisor import bind
 from pickwise.cli import app
 from pickwise.settings import Settings
 
@@ -52,7 +52,7 @@ def serving(data_dir: Path, address: str = "127.0.0.1", **changes: Any) -> Itera
     settings = Settings(data_dir=data_dir, **({"flush_interval_s": 0.05} | changes))
     collector = Collector(settings)
     collector.start()
-    listener = _listen("127.0.0.1", 0)
+    listener = bind("127.0.0.1", 0, "HTTP", "--http-port")
     port = listener.getsockname()[1]
     listener.listen()
     collector.announce(address, port, None)
@@ -260,7 +260,7 @@ def test_refusals_of_good_keys_are_told_with_their_own_mends(tmp_path: Path, mon
 
 
 def test_a_service_that_does_not_answer_is_bad(tmp_path: Path) -> None:
-    listener = _listen("127.0.0.1", 0)  # bound, but nobody listens
+    listener = bind("127.0.0.1", 0, "HTTP", "--http-port")  # bound, but nobody listens
     held = Holder(
         pid=os.getpid(), host="h", address="127.0.0.1", http_port=listener.getsockname()[1], started_at=time.time()
     )
