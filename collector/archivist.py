@@ -16,13 +16,13 @@ import msgspec
 
 from collector import mapping
 from collector.archived import ArchivedItem, ArchivedRequest, Item, RowsByTable
-from collector.carried import differences, events_of, is_clean, is_placeholder, keyed, known_columns, learn, usual
+from collector.carried import differences, events_of, is_clean, keyed, known_columns, learn, usual
 from collector.facts import CallFact, Facts, Offer
 from collector.item_shapes import ItemShapes, kind_of
 from collector.mapping.conversation import from_json
 from collector.projects import project_of
 from collector.read_attributes import layout_of
-from collector.redact import Redactor
+from collector.redact import Redactor, is_described
 from collector.redact_items import ItemRedactor
 from collector.row_types import Row
 from collector.rows import Ledger, to_rows
@@ -171,9 +171,9 @@ class _Again(Redactor):
         kept = super().arguments(skill_id, value)
         if isinstance(value, dict) and kept is not None:
             decoded = msgspec.json.decode(kept)
-            decoded |= {name: item for name, item in value.items() if name in decoded and is_placeholder(item)}
+            decoded |= {name: item for name, item in value.items() if name in decoded and is_described(item)}
             return msgspec.json.encode(decoded).decode()
-        return msgspec.json.encode(value).decode() if is_placeholder(value) else kept
+        return msgspec.json.encode(value).decode() if is_described(value) else kept
 
 
 class Arguments:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from collector.archived import ArchivedItem, Carried, EventKey
 from collector.facts import CallFact, Facts
 from collector.item_shapes import Shape
+from collector.redact import is_described
 from collector.row_types import Row
 from pickwise.events import Event, Selection
 
@@ -27,8 +27,6 @@ _FAILURE = ("ok", "error_kind")
 _FIRST = (0,)
 #: How and when a row came: said anew by each replay.
 _OF_RECEIPT = ("project", "received_at", "source_request", "mapping_version")
-#: What stands for a value that was taken out, see ``redact.described``.
-_PLACEHOLDER = re.compile(r"(?:string|array|object)\(\d+\)|number|boolean|null")
 
 
 def events_of(facts: Facts, table: str) -> list[Any]:
@@ -163,14 +161,10 @@ def known_columns(known: Carried) -> Row:
 def is_clean(event: Event) -> bool:
     """Whether an event that only today's mapping sees can be kept; what stands for a value taken out is no value."""
     for name in event.__struct_fields__:
-        if name != "arguments" and is_placeholder(getattr(event, name)):
+        if name != "arguments" and is_described(getattr(event, name)):
             if name in ("skill_id", "kind", "instance", "state"):
                 return False
             setattr(event, name, None)
     if isinstance(event, Selection):
-        event.candidates = [found for found in event.candidates if not is_placeholder(found.skill_id)]
+        event.candidates = [found for found in event.candidates if not is_described(found.skill_id)]
     return True
-
-
-def is_placeholder(value: Any) -> bool:
-    return isinstance(value, str) and _PLACEHOLDER.fullmatch(value) is not None

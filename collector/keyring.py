@@ -78,9 +78,7 @@ class KeyRing:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-            with suppress(
-                sa.exc.SQLAlchemyError, ControlUnusable
-            ):  # a full disk must not keep the collector from stopping
+            with suppress(*_TROUBLE):  # a full disk must not keep the collector from stopping
                 self._note()
 
     @property
@@ -121,10 +119,7 @@ class KeyRing:
                 if time.monotonic() - noted >= NOTE_S:
                     noted = time.monotonic()
                     self._note()
-            except (
-                sa.exc.SQLAlchemyError,
-                ControlUnusable,
-            ) as error:  # busy or full for a moment: the keys known so far hold
+            except _TROUBLE as error:  # busy or full for a moment: the keys known so far hold
                 logger.warning("the keys could not be read, those known before still hold: %s", error)
 
     def _note(self) -> None:

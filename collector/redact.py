@@ -20,6 +20,8 @@ MAX_ARGUMENTS_BYTES = 8 * 1024
 _LOOK_AT = 64 * 1024
 _DIGEST_BYTES = 16
 _BLOCK_BYTES = 64
+#: What ``described`` makes.
+_DESCRIBED = re.compile(r"(?:string|array|object)\(\d+\)|number|boolean|null")
 #: The queries of a session come in each of its turns: so many texts, none of them longer, are remembered as masked.
 _REMEMBERED = 1_024
 _REMEMBERED_CHARS = 1_024
@@ -253,3 +255,8 @@ def described(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"array({len(value)})"
     return f"object({len(value)})" if isinstance(value, dict) else "null"
+
+
+def is_described(value: Any) -> bool:
+    """Whether it is what ``described`` makes: what stands for a value that was taken out."""
+    return isinstance(value, str) and _DESCRIBED.fullmatch(value) is not None

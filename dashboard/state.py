@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -119,3 +119,17 @@ def render(page: Callable[[Scope], Any]) -> None:
 
 def _default_project(projects: list[str]) -> int:
     return projects.index(DEFAULT_PROJECT) if DEFAULT_PROJECT in projects else 0
+
+
+def shown_list(lists: Sequence[str], key: str) -> str:
+    """Which of a page's lists is shown, at first the first one; the choice is kept in the address under ``key``."""
+    chosen = st.segmented_control(
+        "Show",
+        lists,
+        default=lists[0],
+        required=True,
+        key=key,
+        bind="query-params",
+        label_visibility="collapsed",
+    )
+    return chosen or lists[0]

@@ -9,18 +9,15 @@ among equal calls of the turn.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
 from collector.mapping.conversation import Message, ModelTurn, Said, ToolCall, ToolResult, from_json
-from collector.redact import described
+from collector.redact import described, is_described
 
 _PREFIX = "unnamed-"
-#: A value that redaction has replaced, as archived requests have them.
-_DESCRIBED = re.compile(r"(?:string|array|object)\(\d+\)|number|boolean|null")
 
 
 def with_call_ids(turn: ModelTurn) -> ModelTurn:
@@ -51,7 +48,8 @@ def _what(call: ToolCall) -> str:
 
 
 def _shape(value: object) -> str:
-    return value if isinstance(value, str) and _DESCRIBED.fullmatch(value) else described(value)
+    """As redaction leaves it; archived requests have it so already."""
+    return str(value) if is_described(value) else described(value)
 
 
 def _quoting(messages: Sequence[Said]) -> Sequence[Said]:

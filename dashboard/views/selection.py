@@ -13,7 +13,7 @@ from dashboard import cards, charts, data, empty, formats, links
 from dashboard.cards import Cell, Column
 from dashboard.clusters_table import clusters_table
 from dashboard.selections_table import selections_table
-from dashboard.state import Scope
+from dashboard.state import Scope, shown_list
 
 _LISTED = 100
 _FILTERS: dict[str, Only | None] = {
@@ -40,19 +40,11 @@ def _all(scope: Scope) -> None:
     if not scope.has_events_in_window:
         empty.nothing(scope)
         return
-    chosen = st.segmented_control(
-        "Show",
-        [*_FILTERS, links.QUESTIONS],
-        default="All",
-        required=True,
-        key=links.SELECTIONS_LIST,
-        bind="query-params",
-        label_visibility="collapsed",
-    )
+    chosen = shown_list([*_FILTERS, links.QUESTIONS], links.SELECTIONS_LIST)
     if chosen == links.QUESTIONS:
         _questions(scope)
         return
-    only = _FILTERS[chosen or "All"]
+    only = _FILTERS[chosen]
     rows = data.selections(scope.source, scope.project, scope.start, only, None, _LISTED).to_dicts()
     selections_table(scope, rows)
     if len(rows) == _LISTED:

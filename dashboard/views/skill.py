@@ -12,7 +12,7 @@ from dashboard import cards, charts, data, empty, firing, formats, links
 from dashboard.cards import Cell, Column
 from dashboard.confused_table import confused_pairs, confused_with
 from dashboard.selections_table import selections_table
-from dashboard.state import Scope
+from dashboard.state import Scope, shown_list
 
 _LISTED = 300
 _RECENT = 15
@@ -49,16 +49,7 @@ def _all(scope: Scope) -> None:
             "pickwise import skills.json --format skills",
         )
         return
-    shown = st.segmented_control(
-        "Show",
-        [_EVERY, links.CONFUSED],
-        default=_EVERY,
-        required=True,
-        key=links.SKILLS_LIST,
-        bind="query-params",
-        label_visibility="collapsed",
-    )
-    if shown == links.CONFUSED:
+    if shown_list([_EVERY, links.CONFUSED], links.SKILLS_LIST) == links.CONFUSED:
         _all_confused(scope)
     else:
         _listed(scope, skills)
