@@ -26,7 +26,10 @@ RESULTS = frozenset(["result", "output", "response"])
 _CALL_PARTS = ARGUMENTS | RESULTS | {"content"}
 #: Where the text of a message lies, or messages lie in each other.
 CONTENT = frozenset(["content", "contents", "kwargs", "message", "messages", "parts", "text", "value"])
-_SCHEMAS = ("parameters", "inputSchema", "input_schema", "parameters_json_schema", "json_schema")
+_SCHEMAS = (
+    *("parameters", "inputSchema", "input_schema"),
+    *("parameters_json_schema", "parametersJsonSchema", "json_schema"),
+)
 _DEFINING = frozenset({"function", "properties", *_SCHEMAS})
 _SCHEMA_KEYS = frozenset(
     {"$defs", "$id", "$ref", "$schema", "additionalProperties", "allOf", "anyOf", "default"}

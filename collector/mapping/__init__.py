@@ -13,9 +13,12 @@ from collector.facts import Facts
 from collector.mapping import (
     adk,
     autogen,
+    claude_code,
+    coding_agents,
     crewai,
     dspy,
     evaluations,
+    gemini_cli,
     genai,
     genai_logs,
     haystack,
@@ -39,7 +42,7 @@ from pickwise.attributes import PROJECT
 from pickwise.settings import Settings
 
 #: Raised with every change of what a request maps to; rows carry it, so that a replay knows what is old.
-MAPPING_VERSION = "4"
+MAPPING_VERSION = "5"
 
 RULES: tuple[Rule, ...] = (
     *pickwise.RULES,
@@ -51,6 +54,8 @@ RULES: tuple[Rule, ...] = (
     *adk.RULES,
     *autogen.RULES,
     *mastra.RULES,
+    *claude_code.RULES,
+    *gemini_cli.RULES,
     *genai.RULES,
     *vercel.RULES,
     *valued.RULES,
@@ -66,7 +71,13 @@ _MARKS = marks_of(RULES)
 #: The rules to ask by the names that a span has and by its operation; senders may invent ever new ones.
 _asked: Remembered[tuple[str | None, ...], tuple[Rule, ...]] = Remembered(1_024)
 #: Log records that hold facts; the same, for log records.
-LOG_RULES: tuple[LogRule, ...] = (*evaluations.LOG_RULES, *genai_logs.LOG_RULES)
+LOG_RULES: tuple[LogRule, ...] = (
+    *evaluations.LOG_RULES,
+    # Their records of the conventions' events repeat spans.
+    *gemini_cli.LOG_RULES,
+    *genai_logs.LOG_RULES,
+    *coding_agents.LOG_RULES,
+)
 
 
 #: Told of each span or log record that could not be mapped, and why.

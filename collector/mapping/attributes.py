@@ -7,6 +7,8 @@ ENVIRONMENT = "deployment.environment.name"
 """Deployment the process runs in: production, staging, …"""
 ENVIRONMENT_OLD = "deployment.environment"
 """The same, before OpenTelemetry renamed it."""
+SERVICE_NAME = "service.name"
+"""The agent's program."""
 SERVICE_VERSION = "service.version"
 """Release of the agent's program."""
 ERROR_TYPE = "error.type"
@@ -343,6 +345,48 @@ SMOL_ERROR_TYPE = "type"
 """smolagents: class of that error."""
 SMOL_ERROR_MESSAGE = "message"
 """smolagents: text of that error."""
+
+# --- coding agents of the command line -------------------------------------------------------------------------------
+CLI_SESSIONS = ("session.id", "conversation.id")
+"""Session of the user: Claude Code and Qwen Code, Codex."""
+CLI_PROMPT = "prompt"
+"""Words of the user, on the event of their prompt; `<REDACTED>` where they are not to be told."""
+CLI_PROMPT_IDS = ("prompt.id", "prompt_id")
+"""Prompt that an event belongs to."""
+CLI_TOOLS = ("tool_name", "function_name")
+"""Tool of a call: Claude Code and Codex, Qwen Code. Claude Code calls each tool of an MCP server `mcp_tool`."""
+CLI_NAMESPACE = "tool_namespace"
+"""Codex: what stands before the tool's name: `functions`, mcp__SERVER."""
+CLI_PARAMETERS = "tool_parameters"
+"""Claude Code: JSON text that names the server and the tool: {mcp_server_name, mcp_tool_name}."""
+CLI_CALL_IDS = ("tool_use_id", "call_id")
+"""Id that the model gave the call."""
+CLI_ARGUMENTS = ("tool_input", "arguments", "function_args")
+"""Arguments of a call, as JSON text."""
+CLI_SUCCESS = "success"
+"""Whether the call succeeded, as a boolean or its name."""
+CLI_DURATION = "duration_ms"
+"""Milliseconds that it took."""
+CLI_ERROR_TYPE = "error_type"
+"""What kind of error it was."""
+CLI_ERRORS = ("error", "error_message", "output")
+"""Text of the error; Codex has no other than the output's."""
+CLI_MODEL = "model"
+"""Model that answers."""
+CLI_ENVIRONMENTS = (ENVIRONMENT, ENVIRONMENT_OLD, "env")
+"""Deployment, in the resource; the last is Codex's."""
+CLAUDE_SOURCE = "query_source"
+"""Claude Code: what a request to the model is for: sdk, repl_main_thread, generate_session_title, …"""
+CLAUDE_TOOL = "tool_name"
+"""Claude Code: tool that a span is about."""
+CLAUDE_SPAN = "span.type"
+"""Claude Code: what a span is: interaction, llm_request, tool, tool.execution, …"""
+CLAUDE_PROMPT = "user_prompt"
+"""Claude Code: words of the user, on the span of an interaction."""
+GEMINI_CALL_ID = "gen_ai.tool.call_id"
+"""Gemini CLI: id that the model gave the call that the span executes."""
+GEMINI_INSTALLATION = "installation.id"
+"""Gemini CLI: who installed it; on each of its log records."""
 
 # --- retrieval -------------------------------------------------------------------------------------------------------
 RETRIEVAL_DOCUMENTS = "gen_ai.retrieval.documents"

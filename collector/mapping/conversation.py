@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
@@ -72,10 +73,10 @@ class ModelTurn(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def query(self) -> str | None:
-        """Text of the last user message."""
+        """Words of the user in the last message that has some."""
         for message in reversed(self.messages):
-            if message.role == "user" and (text := message.text):
-                return text
+            if message.role == "user" and (text := message.text) and (words := _words(text)):
+                return words
         return None
 
     @property
@@ -90,6 +91,18 @@ class ModelTurn(msgspec.Struct, kw_only=True, gc=False):
                 return message, fresh
             fresh[:0] = message.results
         return None, fresh
+
+
+#: What coding agents put before the words of the user: the day, the folder, the rules of the house.
+_SURROUNDINGS = re.compile(r"(?:\s*<(session_context|environment_context|system-reminder)>.*?</\1>)+\s*", re.DOTALL)
+
+
+def _words(text: str) -> str:
+    """The text without what an agent put before it."""
+    if not text.startswith("<"):
+        return text
+    around = _SURROUNDINGS.match(text)
+    return text[around.end() :] if around else text
 
 
 #: Brackets and commas of a JSON text: no conversation has more, and each value takes sixty bytes and more in memory.
@@ -226,4 +239,4 @@ def _read_definition(raw: Any) -> ToolDefinition | None:
     return ToolDefinition(name=name, description=text_or_none(body.get("description")), parameters=schema)
 
 
-_SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema", "parameters_json_schema")
+_SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema", "parameters_json_schema", "parametersJsonSchema")

@@ -117,6 +117,11 @@ def context_facts(span: Span, origin: Origin, turn: ModelTurn, settings: Setting
     return Facts(selections=[fact], offered=offers(span, tools))
 
 
+def turn_without_menu(span: Span, origin: Origin, turn: ModelTurn) -> SelectionFact:
+    """A selection of which only the words of the user are told: its calls come elsewhere."""
+    return _selection(span, origin, selection_id(span.trace_id, span.span_id), turn, [])
+
+
 def run_fact(span: Span, origin: Origin, run: ToolRun, settings: Settings) -> CallFact:
     """The call that a tool span executed. A span that ended without a sign of failure is a success.
 
@@ -139,10 +144,10 @@ def run_fact(span: Span, origin: Origin, run: ToolRun, settings: Settings) -> Ca
 
 def _run(span: Span, origin: Origin, run: ToolRun, settings: Settings) -> CallFact:
     failure = failures.of_span(span, run.result, run.skill_id, settings)
-    fact = origin.given_in(span, CallFact(role="run", skill_id=run.skill_id[:_SKILL_ID_CHARS]))
+    fact = origin.given_in(span, CallFact(role="run", skill_id=cut_skill_id(run.skill_id)))
     fact.event_id = derive_event_id(span.trace_id, span.span_id, "call", "run")
     fact.parent_span_id = span.parent_span_id
-    fact.call_id = _call_id(run.call_id)
+    fact.call_id = cut_call_id(run.call_id)
     fact.arguments = run.arguments
     fact.latency_ms = span.duration_ms
     fact.ok = failure is None
@@ -225,7 +230,7 @@ def _proposal(span: Span, origin: Origin, made_by: str, proposal: Proposal) -> C
     ordinal = proposal.place[0]
     fact = origin.given_in(span, CallFact(role="propose", skill_id=call.name[:_SKILL_ID_CHARS]))
     fact.event_id = derive_event_id(span.trace_id, span.span_id, "call", "propose", *map(str, proposal.place))
-    fact.call_id = _call_id(call.call_id)
+    fact.call_id = cut_call_id(call.call_id)
     fact.arguments = call.arguments
     if not proposal.is_proxied:
         fact.ordinal, fact.selection_id = ordinal, made_by
@@ -244,7 +249,7 @@ def _answer(span: Span, origin: Origin, answer: Answer, settings: Settings) -> C
     fact = origin.given_in(span, CallFact(role="answer", skill_id=answer.name[:_SKILL_ID_CHARS]))
     fact.event_id = derive_event_id(span.trace_id, span.span_id, "call", "answer", *map(str, place))
     fact.ordinal = place[0]
-    fact.call_id = _call_id(result.call_id)
+    fact.call_id = cut_call_id(result.call_id)
     if failure is not None:
         fact.ok, fact.error_kind, fact.error_message = False, failure.kind, failure.message
     elif not answer.is_shared:
@@ -272,5 +277,11 @@ def _skills(tools: list[ToolDefinition]) -> tuple[DefinedSkill, ...]:
     )
 
 
-def _call_id(value: str | None) -> str | None:
+def cut_skill_id(name: str) -> str:
+    """A tool's name as events may have it."""
+    return name[:_SKILL_ID_CHARS]
+
+
+def cut_call_id(value: str | None) -> str | None:
+    """A call's id as events may have it; None for an empty one."""
     return value[:_ID_CHARS] if value else None

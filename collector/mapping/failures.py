@@ -18,11 +18,12 @@ _STATUS = re.compile(r"\b(?:HTTP(?:/\d(?:\.\d)?)?(?: error)?|status(?:[ _]code)?
 _RULES: tuple[tuple[str | None, str | None, ErrorKind], ...] = (
     (r"^-32601$", None, "not_found"),
     (r"^-32602$", None, "invalid_arguments"),
-    (r"(?:Tool_?NotFound|Unknown_?Tool|NoSuchTool|Unknown_?Function)", None, "not_found"),
+    (r"(?:Tool_?NotFound|Tool_?Not_?Registered|Unknown_?Tool|NoSuchTool|Unknown_?Function)", None, "not_found"),
     (
         None,
         r"unknown (?:tool|action|function)\b|(?:tool|function) (?:\S+ )?not found|no (?:such )?(?:tool|function)\b|"
-        r"is not a valid tool|unavailable tool|tool .{0,80}(?:does not exist|is not part of the provided tools)",
+        r"is not a valid tool|unavailable tool|unsupported (?:custom tool )?call: |"
+        r"tool .{0,80}(?:does not exist|is not part of the provided tools)",
         "not_found",
     ),
     (

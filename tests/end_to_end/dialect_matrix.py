@@ -67,12 +67,19 @@ _OURS = {
     # The flag of a failed result is left out.
     "boto3-1.44.8+opentelemetry-instrumentation-bedrock-0.62.4": _WHOLE._replace(failures=1),
     "boto3-1.44.8+opentelemetry-instrumentation-botocore-0.66b2": _WHOLE._replace(offered=0),
+    # No menu, and nothing of an unknown tool; by default neither words, names nor arguments.
+    "claude-code-2.1.197/default": Told(0, 0, 9, 9, 0, 9, 3, 0, 6),
+    **{f"claude-code-2.1.197/{more}": Told(6, 0, 9, 9, 9, 9, 3, 0, 6) for more in ("details", "traces")},
+    # No menu.
+    **{f"codex-0.171.0/{signals}": _WHOLE_IN_SESSIONS._replace(offered=0) for signals in ("logs", "traces")},
     # The model names the unknown tool twice; one call a step, so that nothing follows what is refused.
     "dspy-3.4.1+openinference-0.1.48/react": Told(6, 10, 11, 11, 11, 11, 5, 2, 0),
     # One step a question.
     "dspy-3.4.1+openinference-0.1.48/native": Told(6, 10, 7, 7, 7, 7, 4, 1, 0),
     # Spans of a client and of its server, no model.
     "fastmcp-3.4.11+opentelemetry-instrumentation-mcp-0.62.4": Told(0, 0, 0, 10, 10, 10, 4, 1, 0),
+    # Sixteen tools of its own beside the ten.
+    "gemini-cli-0.61.0": _WHOLE_IN_SESSIONS._replace(offered=26),
     **{f"{_GOOGLE_OTEL}/{content}": _WHOLE for content in ("attributes", "events")},
     # The SDK runs the tools: what the model said on the way is not told, the unknown tool ends its turn.
     f"{_GOOGLE_OTEL}/auto": Told(6, 10, 8, 8, 8, 8, 2, 0, 0),
@@ -100,6 +107,8 @@ _OURS = {
     f"{_OPENAI}/events": _WHOLE._replace(offered=0, invented=0),
     "openai-2.54.0+openlit-1.45.0": _WHOLE,
     "openai-2.54.0+opentelemetry-instrumentation-openai-v2-2.1b0": _WHOLE._replace(offered=0),
+    # No menu; the unreadable arguments are repaired, and the model calls once more.
+    "qwen-code-0.15.10": Told(6, 0, 11, 11, 11, 11, 3, 1, 6),
     "semantic-kernel-1.45.0": _WHOLE,
     "strands-agents-1.62.0": _WHOLE_IN_SESSIONS,
 }
@@ -141,6 +150,14 @@ MISSED = {
     f"{_SMOLAGENTS}/code": {"arguments": 8},
     # Its records name the span around all turns, so that the turns of a trace are one: a tool called again is one pick.
     f"{_ANTHROPIC}/events": {"picks": 8},
+    # What tells of a call does not tell which turn it was of: a tool that is called again for a prompt is one pick, as
+    # are all tools of MCP servers where names are left out.
+    "claude-code-2.1.197/default": {"picks": 5},
+    "claude-code-2.1.197/details": {"picks": 7},
+    "claude-code-2.1.197/traces": {"picks": 7},
+    "codex-0.171.0/logs": {"picks": 8},
+    "codex-0.171.0/traces": {"picks": 8},
+    "qwen-code-0.15.10": {"picks": 8},
     # The turns of a question are one span: a tool called again in it is one pick.
     f"{_GOOGLE_OTEL}/auto": {"picks": 7},
     # The step that named the unknown tool has no output; what was asked in it is in no other turn.
