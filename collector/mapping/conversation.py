@@ -94,7 +94,9 @@ class ModelTurn(msgspec.Struct, kw_only=True, gc=False):
 
 
 #: What coding agents put before the words of the user: the day, the folder, the rules of the house.
-_SURROUNDINGS = re.compile(r"(?:\s*<(session_context|environment_context|system-reminder)>.*?</\1>)+\s*", re.DOTALL)
+_SURROUNDINGS = re.compile(
+    r"(?:\s*<(session_context|environment_context|current_datetime|system-reminder)>.*?</\1>)+\s*", re.DOTALL
+)
 
 
 def _words(text: str) -> str:

@@ -72,6 +72,8 @@ _OURS = {
     **{f"claude-code-2.1.197/{more}": Told(6, 0, 9, 9, 9, 9, 3, 0, 6) for more in ("details", "traces")},
     # No menu.
     **{f"codex-0.171.0/{signals}": _WHOLE_IN_SESSIONS._replace(offered=0) for signals in ("logs", "traces")},
+    # Seventeen tools of its own beside the ten.
+    "copilot-1.0.102": _WHOLE_IN_SESSIONS._replace(offered=27),
     # The model names the unknown tool twice; one call a step, so that nothing follows what is refused.
     "dspy-3.4.1+openinference-0.1.48/react": Told(6, 10, 11, 11, 11, 11, 5, 2, 0),
     # One step a question.
