@@ -10,7 +10,7 @@ from collector.mapping import attributes as names
 from collector.mapping import failures
 from collector.mapping.conversation import ToolCall, ToolResult, as_text, from_json, objects, text_or_none
 from collector.mapping.facts_of import ToolRun, run_fact
-from collector.mapping.message_forms import chat_message
+from collector.mapping.message_forms import chat_message, opened
 from collector.mapping.origin import origin_of
 from collector.spans import Span
 from pickwise.events import derive_event_id
@@ -48,8 +48,8 @@ def tool_message(value: Any) -> ToolResult | None:
     """The result that a serialised ToolMessage holds, or None where the value is none."""
     if not isinstance(value, dict):
         return None
-    data = value.get("data", value.get("kwargs", value))
-    if not isinstance(data, dict) or data.get("type", value.get("type")) != "tool":
+    data = opened(value)
+    if data.get("type") != "tool":
         return None
     return ToolResult(
         call_id=text_or_none(data.get("tool_call_id")),

@@ -63,7 +63,7 @@ def chat_message(raw: Any) -> ChatMessage | None:
         return _pair(raw)
     if not isinstance(raw, dict):
         return None
-    return _item(raw) or _message(_opened(raw))
+    return _item(raw) or _message(opened(raw))
 
 
 def _pair(raw: list[Any]) -> ChatMessage | None:
@@ -94,7 +94,7 @@ def _plain(value: Any) -> Any:
     return fields
 
 
-def _opened(raw: Raw) -> Raw:
+def opened(raw: Raw) -> Raw:
     """What LangChain's envelopes hold: ``{"type": "ai", "data": …}`` and ``{"lc": 1, "id": […], "kwargs": …}``."""
     inner = raw.get("kwargs") if "lc" in raw else raw.get("data")
     if not isinstance(inner, dict):

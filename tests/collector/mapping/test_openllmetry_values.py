@@ -68,3 +68,22 @@ def test_the_id_of_the_call_is_known_before_its_result() -> None:
 def test_results(value: Any, text: str, error: bool | None) -> None:
     found = read_returned(json.dumps(value) if not isinstance(value, str) and value is not None else value)
     assert (found.text, found.error) == (text, error)
+
+
+FIELDS = {"content": "no", "tool_call_id": "c", "name": "get", "status": "error"}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "tool", **FIELDS},
+        {"type": "tool", "data": FIELDS},
+        {"type": "tool", "data": {"type": "tool", **FIELDS}},
+        {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "ToolMessage"], "kwargs": FIELDS},
+        {"lc": 1, "type": "constructor", "id": [], "kwargs": {"type": "tool", **FIELDS}},
+    ],
+)
+def test_a_message_of_langchain_in_each_of_its_envelopes(message: dict[str, Any]) -> None:
+    for value in (message, {"output": message}):
+        found = read_returned(json.dumps(value))
+        assert (found.call_id, found.name, found.text, found.error) == ("c", "get", "no", True)
