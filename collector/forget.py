@@ -1,4 +1,5 @@
-"""A session removed from everywhere: tables and what their history keeps, archive, dead letters, damaged log files.
+"""A session removed from everywhere: tables and what their history keeps, archive, dead letters, damaged log files, and
+vectors of its queries.
 
 What belongs to it: rows that name it; rows without a session in its traces; selections, calls and feedback without a
 session that only an id ties to it. First all that was acknowledged before is committed and gone from the log, then the
@@ -8,6 +9,7 @@ done before, so a crash in the middle only means to begin again.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -19,12 +21,13 @@ from collector.forget_queries import QUERY_TABLES, forget_queries
 from collector.mapping.conversation import from_json
 from collector.mapping.origin import origin_of
 from collector.operations import ForgetRequest, PendingRequest
-from collector.projects import project_of
+from collector.projects import project_folder, project_of
 from collector.segment import Record
 from collector.session_rows import SessionRows
 from collector.spans import Span
 from collector.stores import Stores
 from collector.tables import FACT_TABLES
+from collector.vector_store import stores
 
 #: How often the log is looked at while what it holds is waited for, seconds.
 _LOOK_S = 0.02
@@ -69,7 +72,8 @@ class Forget:
         yield from self._clean_archive()
         self._drop_letters()
         self._drop_damaged()
-        forget_queries(self._stores.lake, self._rows, self._request.project, self._request.selections)
+        alone = forget_queries(self._stores.lake, self._rows, self._request.project, self._request.selections)
+        self._drop_vectors(alone)
         yield
         for table in SessionRows.TABLES:
             self._remove_rows(table)
@@ -132,6 +136,13 @@ class Forget:
             if any(mark in path.read_bytes() for mark in self._marks()):
                 path.unlink()
                 self.report.damaged_segments += 1
+
+    def _drop_vectors(self, queries: list[str]) -> None:
+        """What ranking derived of the queries; recall's artefact holds some of them, and is written anew."""
+        data_dir = self._stores.settings.data_dir
+        for store in stores(data_dir):
+            store.forget(queries)
+        shutil.rmtree(project_folder(data_dir, "recall", self._request.project), ignore_errors=True)
 
     def _marks(self) -> list[bytes]:
         """How the session and its traces look in raw requests."""

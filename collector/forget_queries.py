@@ -16,8 +16,10 @@ QUERY_TABLES = ("query_clusters", "clusters", "pick_similarities")
 _FEW_QUERIES = 3
 
 
-def forget_queries(lake: Lake, rows: SessionRows, project: str, selections: Sequence[str]) -> None:
+def forget_queries(lake: Lake, rows: SessionRows, project: str, selections: Sequence[str]) -> list[str]:
     """To be called while the session's rows are there: they tell which queries are its own.
+
+    Gives those that nobody else asked.
 
     A cluster that is left with few queries goes, and the next night finds another for them; one that stays has no name
     until then, since its words come from what is left.
@@ -33,6 +35,7 @@ def forget_queries(lake: Lake, rows: SessionRows, project: str, selections: Sequ
     lake.replace("query_clusters", touched & ~pl.col("cluster_id").is_in(large.implode()))
     staying = lake.select("clusters", touched & pl.col("cluster_id").is_in(large.implode()))
     lake.replace("clusters", touched, staying.with_columns(pl.lit(None, pl.String).alias("name")))
+    return alone.to_list()
 
 
 def _queries(lake: Lake, rows: SessionRows, of_project: pl.Expr) -> tuple[pl.Series, pl.Series]:

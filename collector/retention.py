@@ -10,10 +10,14 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
+from collector import vector_store
 from collector.operations import RetentionRequest
 from collector.stores import Stores
 from collector.tables import TABLES, is_imported
 from pickwise.settings import RETAINED_TABLES, Settings
+
+#: Ranking asks for the vectors of all queries that the tables hold whenever it learns, at least once a day.
+_UNUSED_DAYS = 2
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +68,9 @@ class Retention:
         self.report.damaged_segments = _expire_damaged(
             stores.wal_folder, now - timedelta(days=stores.settings.dead_letter_days)
         )
+        if "selections" in ages(stores.settings):
+            for vectors in vector_store.stores(stores.settings.data_dir):
+                vectors.drop_unused(_UNUSED_DAYS)
 
 
 def ages(settings: Settings) -> dict[str, float]:

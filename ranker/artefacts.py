@@ -19,7 +19,8 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ranker.files import project_folder, write_atomically
+from collector.projects import project_folder
+from ranker.files import write_atomically
 from ranker.recall import Recall
 
 MEDIA_TYPE = "application/vnd.apache.arrow.file"

@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from urllib.parse import quote
-
-
-def project_folder(data_dir: Path, kind: str, project: str) -> Path:
-    """``data_dir/KIND/PROJECT``; whatever a project is called, it stays one folder below KIND."""
-    name = quote(project, safe="")
-    return Path(data_dir) / kind / (name.replace(".", "%2E") if not name.strip(".") else name)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from collector.projects import project_folder
 from ranker import blend, features
 from ranker.decay import Numbers
-from ranker.files import project_folder, write_atomically
+from ranker.files import write_atomically
 from ranker.trees import Trees, TreesUnusable
 
 if TYPE_CHECKING:
@@ -61,7 +63,11 @@ class Model:
 
     def blended(self, matrix: features.Matrix) -> Numbers:
         """What each term of the blend adds to the scores of one list, shape (candidates, len(blend.TERMS))."""
-        return blend.inputs(matrix) * blend.coefficients(self.meta.blend)
+        return blend.inputs(matrix) * self._coefficients
+
+    @cached_property
+    def _coefficients(self) -> Numbers:
+        return blend.coefficients(self.meta.blend)
 
     def _columns(self, matrix: features.Matrix) -> features.Matrix:
         if tuple(self.meta.features) == features.NAMES:

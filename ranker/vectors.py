@@ -7,18 +7,16 @@ own, so that they never meet vectors of a model.
 from __future__ import annotations
 
 import logging
-import sqlite3
 import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import closing
-from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collector.vector_store import VectorStore
 from pickwise.embed import WORDS, Embedder, EmbedderUnavailable, Vectors, load_embedder
 from pickwise.settings import Settings
 from pickwise.text import split_name, terms
@@ -47,22 +45,16 @@ class HashedWords:
 
 
 class VectorCache:
-    """Vectors of one embedder, on disk below ``data_dir/embeddings`` as 16-bit floats (1 KB a text).
+    """Vectors of one embedder, in memory and on disk (``VectorStore``).
 
     Every vector passes through 16 bits, so that a text has one vector whether it was read or just embedded.
     """
 
     def __init__(self, data_dir: Path, embedder: Embedder) -> None:
         self.embedder = embedder
-        folder = Path(data_dir) / "embeddings"
-        folder.mkdir(parents=True, exist_ok=True)
-        name = "".join(character if character.isalnum() or character in ".-" else "_" for character in self.version)
-        self._path = folder / f"{name}.sqlite"
+        self._store = VectorStore.of(data_dir, self.version)
         self._recent: OrderedDict[str, NDArray[np.float16]] = OrderedDict()
         self._lock = Lock()
-        with closing(self._connect()) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
 
     @property
     def version(self) -> str:
@@ -81,6 +73,10 @@ class VectorCache:
             self._recent.move_to_end(text)
         return np.asarray(found, dtype=np.float32)
 
+    def has_met(self, text: str) -> bool:
+        """Whether ``met`` would tell one."""
+        return text in self._recent
+
     def one(self, text: str) -> Vectors:
         """The vector of one text, from memory where it was met lately; not written to disk."""
         found = self.met(text)
@@ -95,26 +91,18 @@ class VectorCache:
 
     def many(self, texts: Sequence[str]) -> Vectors:
         """Vectors of all texts, shape (len(texts), dimension); what is new is embedded in batches and kept."""
-        distinct = list(dict.fromkeys(texts))
-        keys = {text: _key(text) for text in distinct}
-        with closing(self._connect()) as connection:
-            known = _read(connection, list(keys.values()))
-            for start in range(0, len(distinct), _BATCH):
-                fresh = [text for text in distinct[start : start + _BATCH] if keys[text] not in known]
-                if not fresh:
-                    continue
-                vectors = self.embedder.embed(fresh).astype(np.float16)
-                rows = [(keys[text], vector.tobytes()) for text, vector in zip(fresh, vectors, strict=True)]
-                connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
-                connection.commit()
-                known.update(rows)
         if not texts:
             return np.zeros((0, 1), dtype=np.float32)
-        stacked = np.stack([np.frombuffer(known[keys[text]], dtype=np.float16) for text in texts])
+        known = self._store.read(texts)
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        for start in range(0, len(new), _BATCH):
+            batch = new[start : start + _BATCH]
+            vectors = self.embedder.embed(batch).astype(np.float16)
+            fresh = {text: vector.tobytes() for text, vector in zip(batch, vectors, strict=True)}
+            self._store.keep(fresh)
+            known.update(fresh)
+        stacked = np.stack([np.frombuffer(known[text], dtype=np.float16) for text in texts])
         return np.asarray(stacked, dtype=np.float32)
-
-    def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._path, timeout=30)
 
 
 def skill_text(skill_id: str, name: str | None, description: str | None, asked: Sequence[str] = ()) -> str:
@@ -132,16 +120,3 @@ def load_vectors(data_dir: Path, settings: Settings) -> VectorCache:
     except EmbedderUnavailable as reason:
         log.warning("history works by words: %s", reason)
         return VectorCache(data_dir, HashedWords())
-
-
-def _key(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _read(connection: sqlite3.Connection, keys: list[bytes]) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = {}
-    for start in range(0, len(keys), 500):
-        part = keys[start : start + 500]
-        marks = ",".join("?" * len(part))
-        found.update(connection.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part))
-    return found

@@ -18,7 +18,8 @@ import msgspec
 from filelock import FileLock
 
 from collector.control import Control
-from ranker.files import project_folder, write_atomically
+from collector.projects import project_folder
+from ranker.files import write_atomically
 from ranker.weights_document import WeightsDocument, empty
 
 logger = logging.getLogger(__name__)

@@ -11,10 +11,11 @@ import pytest
 
 from bench.canary_trials import value_below, verdict
 from bench.ingest import ingest
+from collector.projects import project_folder
 from pickwise.settings import Settings
 from ranker import features
 from ranker.canary import Rate, chosen, least_difference, objection
-from ranker.files import project_folder, write_atomically
+from ranker.files import write_atomically
 from ranker.models import ModelMeta
 from ranker.weights import refresh
 from ranker.weights_document import Canary
