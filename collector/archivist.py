@@ -28,6 +28,7 @@ from collector.row_types import Row
 from collector.rows import Ledger, to_rows
 from collector.segment import Record
 from collector.spans import Span
+from pickwise.events import Candidate, Selection
 from pickwise.settings import Settings
 
 
@@ -152,7 +153,10 @@ class Archivist:
                     continue
                 ledger.known[id(event)] = {"args_digest": None} if isinstance(event, CallFact) else {}
             elif known.state in ("changed", "lost"):
-                ledger.known[id(event)] = known_columns(carried.pop(key))
+                columns = ledger.known[id(event)] = known_columns(carried.pop(key))
+                if isinstance(event, Selection) and "candidates" in columns:
+                    # The observed registry learns from them.
+                    event.candidates = msgspec.convert(columns["candidates"], list[Candidate])
             else:
                 continue
             events_of(facts, key[0]).append(event)

@@ -13,8 +13,8 @@ from collector.archived import EncodedRequest
 from collector.dedup import KeyIndex, Keys, keys_of
 from collector.faults import Fault
 from collector.mapping_pool import MappingPool
+from collector.mapping_work import Mapped, OfferedIn, Work
 from collector.observed import ObservedSkills
-from collector.record_mapper import Mapped, OfferedIn, Work
 from collector.segment import Header, Record
 from collector.self_traces import traced
 from collector.skill_changes import SKILLS, SkillChange

@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 
 from collector.columns import to_frame
 from collector.faults import Fault
-from collector.record_mapper import Mapped, RecordMapper, Work
+from collector.mapping_work import Mapped, Work
+from collector.record_mapper import RecordMapper
 from collector.segment import Record
 from collector.wire import Wire, spawned
 from pickwise.settings import Settings

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import polars as pl
 
-from collector import rows
+from collector import mapped_records, rows
 from collector.archived import ArchivedItem, ArchivedRequest, EncodedRequest, Item
 from collector.archivist import Archivist, Arguments
 from collector.columns import Columns
 from collector.decode import PART_ITEMS, DecodedItem, decode_parts
 from collector.facts import Facts
 from collector.faults import Fault
-from collector.forgotten import Forgotten
+from collector.mapping_work import Mapped, OfferedIn, Work
 from collector.observed import Offers
 from collector.projects import project_of
 from collector.redact import Redactor
 from collector.row_types import MadeRow, Receipt
-from collector.segment import Header, Record
+from collector.segment import Record
 from collector.skill_changes import SKILLS
 from collector.spans import Span
 from collector.tables import FACT_TABLES, source_request
@@ -36,36 +34,6 @@ logger = logging.getLogger(__name__)
 
 #: Rows are put into a frame when there are so many: there they take a tenth of the memory.
 _FRAME_ROWS = 8_192
-
-
-class Work(NamedTuple):
-    """Records to map, in their order, and what is to be known about them."""
-
-    records: Sequence[Record]
-    #: Up to which number each table has the log already.
-    versions: Mapping[str, int]
-    #: Requests after this number go to the archive; None: none do.
-    archive_after: int | None
-    forgotten: Forgotten = Forgotten()
-
-
-class OfferedIn(NamedTuple):
-    """What a record offered in one project: the observed registry learns from it."""
-
-    header: Header
-    project: str
-    offers: Offers
-
-
-@dataclass(slots=True)
-class Mapped:
-    """What a run of records became. ``redactions`` counts what was taken out of it, by kind."""
-
-    frames: dict[str, pl.DataFrame] = field(default_factory=dict)
-    offered: list[OfferedIn] = field(default_factory=list)
-    archived: list[EncodedRequest] = field(default_factory=list)
-    set_aside: list[tuple[Record, Fault]] = field(default_factory=list)
-    redactions: Counter[str] = field(default_factory=Counter)
 
 
 class RecordMapper:
@@ -81,12 +49,26 @@ class RecordMapper:
         mapped = Mapped()
         tables = _Tables(mapped.set_aside)
         for record in work.records:
-            if record.header.kind != "registry":
+            if record.header.encoding == mapped_records.ENCODING:
+                self._restore(record, work, mapped, tables)
+            elif record.header.kind != "registry":
                 _OneRecord(self._settings, self._redactor, self._archivist, work, record, mapped, tables).map()
         mapped.frames = tables.frames()
         mapped.redactions = Counter(self._redactor.counts)
         self._redactor.counts.clear()
         return mapped
+
+    def _restore(self, record: Record, work: Work, mapped: Mapped, tables: _Tables) -> None:
+        try:
+            restored = mapped_records.restore(record, work, self._redactor)
+        except Exception as error:  # noqa: BLE001 - it must not stop the records behind it
+            mapped.set_aside.append((record, Fault.of(error)))
+            return
+        for table, frame in restored.frames.items():
+            tables.put(table, frame)
+        mapped.offered += restored.offered
+        mapped.archived += restored.archived
+        self._redactor.counts.update(restored.redactions)
 
 
 class _OneRecord:
@@ -223,6 +205,12 @@ class _Tables:
         records += [record] * len(made)
         if len(records) >= _FRAME_ROWS:
             self._put(table)
+
+    def put(self, table: str, frame: pl.DataFrame) -> None:
+        """Rows that are a frame already, behind those before."""
+        if table in self._waiting:
+            self._put(table)
+        self._frames[table].append(frame)
 
     def frames(self) -> dict[str, pl.DataFrame]:
         for table in list(self._waiting):

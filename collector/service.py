@@ -22,6 +22,7 @@ from collector.archive import Archive
 from collector.archivist import Archivist
 from collector.control import Control
 from collector.dead_letters import DeadLetters
+from collector.early_mapper import EarlyMapper, EarlyRecord
 from collector.events_in import Layout, ParsedEvents, Rejection, parse_events
 from collector.flusher import APPLICATION, Flusher
 from collector.foreign import OwnLogs, OwnTraces, own_logs, own_traces
@@ -80,6 +81,7 @@ class Collector:
         self._pool: MappingPool | None = None
         self._control: Control | None = None
         self._stores: Stores | None = None
+        self._early: EarlyMapper | None = None
         self._requests = PendingRequests(settings.data_dir / "operations")
 
     def start(self) -> None:
@@ -169,9 +171,11 @@ class Collector:
         whole = _with_less_stack(lambda: parse_traces(body, encoding))
         parsed = own_traces(whole, body, project) if bound else whole
         self._note("traces", whole.nonfinite, parsed)
-        return parsed, self._submit(
+        future, refused = self._submit(
             "traces", project, encoding, body, parsed.span_count, parsed.rejected, bound, imported
         )
+        _tell(parsed, refused)
+        return parsed, future
 
     def submit_logs(
         self, body: bytes, encoding: OtlpEncoding, project: str, bound: bool = False, imported: bool = False
@@ -180,9 +184,11 @@ class Collector:
         whole = _with_less_stack(lambda: parse_logs(body, encoding))
         parsed = own_logs(whole, body, project) if bound else whole
         self._note("logs", whole.nonfinite, parsed)
-        return parsed, self._submit(
+        future, refused = self._submit(
             "logs", project, encoding, body, parsed.record_count, parsed.rejected, bound, imported
         )
+        _tell(parsed, refused)
+        return parsed, future
 
     def submit_metrics(
         self, body: bytes, encoding: OtlpEncoding, _project: str, _bound: bool = False, _imported: bool = False
@@ -201,7 +207,7 @@ class Collector:
         """
         parsed = parse_events(body, layout, project if bound else None)
         total = parsed.accepted + len(parsed.rejected)
-        future = self._submit("events", project, layout, body, total, len(parsed.rejected), bound, imported)
+        future, _ = self._submit("events", project, layout, body, total, len(parsed.rejected), bound, imported)
         self.telemetry.explain("events", [refused.reason for refused in parsed.rejected])
         self.telemetry.unknown_fields.inc(parsed.unknown_fields)
         self.telemetry.nonfinite.labels("events").inc(parsed.nonfinite)
@@ -296,13 +302,22 @@ class Collector:
         rejected: int,
         bound: bool,
         imported: bool,
-    ) -> Future[int] | None:
+    ) -> tuple[Future[int] | None, EarlyRecord | None]:
+        """Log what is acceptable of a request; what was refused of it since, where it is mapped first."""
         self.telemetry.rejected.labels(kind).inc(rejected)
         if total <= rejected:
-            return None
-        future = self.append(kind, project, encoding, body, events=total - rejected, bound=bound, imported=imported)
-        self.telemetry.took(kind, total - rejected)
-        return future
+            return None, None
+        events = total - rejected
+        if self._early is None:
+            future = self.append(kind, project, encoding, body, events=events, bound=bound, imported=imported)
+            self.telemetry.took(kind, events)
+            return future, None
+        future, early = self._early.append(kind, project, encoding, body, events, bound, imported)
+        if early.refused:
+            logger.error("%d %s could not be mapped (%s) and are refused", early.refused, kind, early.reason)
+            self.telemetry.rejected.labels(kind).inc(early.refused)
+        self.telemetry.took(kind, events - early.refused)
+        return future, early
 
     def _append_write(self, project: str, body: bytes, received_at: int, entries: int) -> Future[int]:
         return self.wal.append("registry", project, "json", body, events=entries, received_at=received_at)
@@ -338,6 +353,7 @@ class Collector:
             wal_folder=settings.data_dir / "wal",
         )
         self._pool = MappingPool(settings, key, self._processes)
+        self._early = EarlyMapper(settings, key, self._wal) if settings.redact_before_log else None
         self._flusher = Flusher(self._wal, stores, self._pool, self.telemetry)
         self._report_recovery(self._wal, self._flusher, redactor)
         self._flusher.drain()
@@ -363,6 +379,14 @@ class Collector:
         watch("pickwise_backlog_bytes", lambda: wal.backlog_bytes)
         watch("pickwise_backlog_requests", lambda: max(0, wal.durable_seq - flusher.position))
         watch("pickwise_redactions_total", redactor.counts.copy)
+
+
+def _tell(parsed: ParsedTraces | OwnTraces | ParsedLogs | OwnLogs, early: EarlyRecord | None) -> None:
+    """Let the sender know what was refused when it was mapped."""
+    if early is not None and early.refused:
+        parsed.rejected += early.refused
+        reason = f"{early.refused} could not be mapped ({early.reason})"
+        parsed.message = "; ".join(filter(None, (parsed.message, reason)))
 
 
 def _with_less_stack(judge: Callable[[], T], frames: int = _MARGIN) -> T:

@@ -156,6 +156,11 @@ class Settings(BaseSettings):
     self_traces_ratio: float = Field(1.0, ge=0, le=1, description="share of the commits that are traced")
 
     store_queries: Literal["redacted", "hash"] = Field("redacted", description="keep the masked text, or a keyed hash")
+    redact_before_log: bool = Field(
+        False,
+        description="map and redact before logging, so that nothing raw meets the disk, see "
+        "[data lifecycle](data-lifecycle.md)",
+    )
     allow_arguments: Strings = Field([], description="argument names whose values are kept, as skill_id:name or name")
     error_patterns: Annotated[list[ErrorPattern], NoDecode, BeforeValidator(_as_patterns)] = Field(
         [], description="results that mean failure although the call reports none"
@@ -286,7 +291,7 @@ def load_settings(**flags: Any) -> Settings:
         return Settings(**given)
     except ValidationError as error:
         raise SettingsError("; ".join(_problem(item, given) for item in error.errors())) from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{_FILE}: expected TOML, {error}") from error
 
 

@@ -25,7 +25,8 @@ from collector import mapping_pool
 from collector.archived import ArchivedRequest, EncodedRequest
 from collector.lake import Lake
 from collector.mapping_pool import MappingPool
-from collector.record_mapper import Mapped, RecordMapper, Work
+from collector.mapping_work import Mapped, Work
+from collector.record_mapper import RecordMapper
 from collector.segment import Header, Record
 from collector.service import Collector
 from collector.skill_changes import SKILLS
