@@ -12,8 +12,8 @@ from analytics.bootstrap import bootstrap_mean
 from analytics.metrics.declarations import BY_NAME, INHERENT, Metric
 from analytics.rollups import Measure, Span, measure_of, rolled, sums
 from analytics.rollups_sessions import session_sums
-from analytics.sums import ADDED, direct, keyed, observations, summed, valued
-from analytics.tables import rows, used
+from analytics.sums import ADDED, added, direct, keyed, observations, summed, valued
+from analytics.tables import used
 from pickwise.events import DEFAULT_PROJECT
 
 #: More durations than so many are told by the buckets of their sums, which are right within 2 %.
@@ -68,10 +68,11 @@ def metric(
     groups = _groups(declared, by)
     parameters = {"project": project, "start": _utc(start), "end": _utc(end), "judge": judge}
     if declared.kind == "bootstrap" and not _has_labels(connection, project):
-        found = []
+        found: list[dict[str, Any]] = []
     else:
         query = _query(connection, declared, groups, parameters, from_rows)
-        found = rows(connection.execute(query, used(query, parameters)))
+        # By columns up to here: the rows of all skills and hours are made twice as quickly.
+        found = connection.sql(query, params=used(query, parameters)).to_arrow_table().to_pylist()
     if declared.kind == "bootstrap":
         found = [_with_interval(row) for row in found]
     if "cluster" in groups:
@@ -182,7 +183,9 @@ def _sums(
         found = session_sums(connection, measure, groups, window, project)
     elif measure is not None:
         found = sums(connection, measure, groups, window)
-    return found or summed(declared.kind, _observed(declared, groups, window), keyed(groups))
+    if found is None:
+        return summed(declared.kind, _observed(declared, groups, window), keyed(groups))
+    return found if declared.kind == "quantiles" else added(found, groups)
 
 
 def _observed(declared: Metric, groups: Sequence[str], window: Span, keys: str = "") -> str:

@@ -58,18 +58,23 @@ def summed(kind: str, source: str, keys: str = "") -> str:
     return f"select {keys}{bucket}{_SUMS[kind]} from ({source}) group by all"
 
 
+def added(source: str, groups: Sequence[str]) -> str:
+    """One sum for each group, of sums that are in parts."""
+    keys = [f"{group}_" for group in groups]
+    return f"select {_list(keys)} coalesce(sum(n), 0)::bigint as n, sum(k) as k from ({source}) {_group_by(keys)}"
+
+
 def valued(declared: Metric, source: str, groups: Sequence[str]) -> str:
-    """The rows of a metric, of sums by the keys of its groups, which may be in parts."""
+    """The rows of a metric, of one sum for each group by the keys of these; of quantiles they may be in parts."""
     keys = [f"{group}_" for group in groups]
     if declared.kind == "quantiles":
         return _of_buckets(declared, source, keys)
-    added = f"select {_list(keys)} coalesce(sum(n), 0)::bigint as n, sum(k) as k from ({source}) {_group_by(keys)}"
     if declared.kind == "mean":
         return f"""
             select {_named(keys)} k / n as value, n, null as low, null as high
-            from ({added}) {_where_any(keys)} order by {_order(keys)} n desc
+            from ({source}) {_where_any(keys)} order by {_order(keys)} n desc
         """
-    return _rates(added, keys)
+    return _rates(source, keys)
 
 
 def direct(declared: Metric, source: str, groups: Sequence[str]) -> str:
@@ -77,16 +82,16 @@ def direct(declared: Metric, source: str, groups: Sequence[str]) -> str:
     return _DIRECT[declared.kind](declared, source, [f"{group}_" for group in groups])
 
 
-def _rates(added: str, keys: list[str]) -> str:
+def _rates(sums: str, keys: list[str]) -> str:
     # A kind of error is a part of the numerator: its denominator is that of the other groups.
     shared = [key for key in keys if key != "error_kind_"]
     if "error_kind_" in keys:
         over = f"over ({'partition by ' + ', '.join(shared) if shared else ''})"
-        added = f"select * replace ((sum(n) {over})::bigint as n), n as own from ({added})"
-        added = f"from ({added}) where error_kind_ is not null and own > 0"
+        sums = f"select * replace ((sum(n) {over})::bigint as n), n as own from ({sums})"
+        sums = f"from ({sums}) where error_kind_ is not null and own > 0"
     return f"""
         select {_named(keys)} if(n > 0, k / n, null) as value, n, wilson_low(k, n) as low, wilson_high(k, n) as high
-        from (select * replace (coalesce(k, 0)::bigint as k) from ({added}) {_where_any(keys)})
+        from (select * replace (coalesce(k, 0)::bigint as k) from ({sums}) {_where_any(keys)})
         order by {_order(keys)} n desc
     """
 

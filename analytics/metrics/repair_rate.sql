@@ -4,7 +4,12 @@ with broken as (
     where project = $project and (time >= $start or $start is null) and (time < $end or $end is null)
         and (
             (not ok and error_kind = 'invalid_arguments')
-            or len(list_filter(phases, lambda p: not p.ok and p.error_kind = 'invalid_arguments')) > 0
+            -- One phase alone failed as the call did.
+            or if(
+                len(phases) > 1,
+                len(list_filter(phases, lambda p: not p.ok and p.error_kind = 'invalid_arguments')) > 0,
+                false
+            )
         )
 ),
 -- The last success of a skill in a session tells of every failure before it whether one came after.

@@ -1,3 +1,3 @@
 -- A list whose first was neither picked nor passed over for a lower one has no pick.
-select *, coalesce(registry_skill_id, skill_id) as skill, picked as hit
-from candidates where rank = 1 and ranked and (picked or skipped)
+select *, top_skill_id as skill, top_domain as domain, top_picked as hit
+from mismatches where top_picked or top_skipped

@@ -27,6 +27,8 @@ create macro wilson_high(k, n) as case when n > 0 and k = n then 1.0 when n > 0 
     / (1 + 3.8414588206941934 / n)) end;
 
 -- A label names other skills than were picked; not where there is none. Labels are joined when it is asked for: they
--- come without events, and what their names mean may change.
-create macro label_disagrees(picked, expected) as
-    coalesce(not list_has_any(list_transform(picked, lambda p: p.skill_id), expected), false);
+-- come without events, and what their names mean may change. Few selections have one: what was picked is only looked at
+-- for these.
+create macro label_disagrees(picked, expected) as if(
+    expected is null, false, coalesce(not list_has_any(list_transform(picked, lambda p: p.skill_id), expected), false)
+);

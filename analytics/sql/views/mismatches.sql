@@ -14,8 +14,12 @@ with corrections as (
 ),
 picked as (
     select project, event_id,
-        list_sort(list(distinct struct_pack(skill_id := coalesce(skill_id, pick), domain := domain))) as picked
+        list_sort(list(distinct struct_pack(
+            skill_id := coalesce(skill_id, pick), domain := domain,
+            listed := coalesce(list_contains(listed_picks, pick), false)
+        ))) as picked
     from picked_names
+    join picked_offers using (project, event_id)
     group by project, event_id
 )
 select
@@ -24,6 +28,7 @@ select
     coalesce(t.registry_skill_id, t.skill_id) as top_skill_id,
     t.domain as top_domain,
     p.picked,
+    coalesce(t.picked, false) as top_picked,
     coalesce(t.skipped, false) as top_skipped,
     len(s.listed_picks) < s.n_picks as off_list,
     coalesce(c.corrected, false) as corrected,
