@@ -22,9 +22,10 @@ from discovery.explore import demote, fill_slot, shuffle_top
 from discovery.rerank import rerank_locally
 from discovery.weights import SkillWeights, Weights
 from pickwise.events import Candidate
+from pickwise.scores import SCORES
 from ranker.examination import MAX_RANK, PositionFactors
 from ranker.state import State
-from ranker.turns import SCORES, Ended, Registered, Turn
+from ranker.turns import Ended, Registered, Turn
 from ranker.weights_document import SHUFFLE_FRACTION
 
 LIST_LENGTH = 8

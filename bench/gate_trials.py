@@ -21,14 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.simulated_agents import PUBLISHED_SHARES, Agents
+from pickwise.scores import SCORES
 from pickwise.settings import Settings
 from ranker import features, guards
 from ranker.dataset import Group
 from ranker.decay import Numbers
 from ranker.examination import ShuffledPicks
 from ranker.gate import RESAMPLES, Difference, decide, paired_difference, succeeded_picks
-from ranker.training import PickWeight, weight_from_curves
-from ranker.turns import SCORES, Turn
+from ranker.picked import PickWeight
+from ranker.training import weight_from_curves
+from ranker.turns import Turn
 
 LENGTH = 8
 SKILLS = 40

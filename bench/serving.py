@@ -11,7 +11,6 @@ the processor time of a request is that of these.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import subprocess
 import sys
@@ -26,7 +25,9 @@ import httpx
 import msgspec
 import numpy as np
 import psutil
+import uvloop
 
+from bench.asking import sent
 from bench.ingest import ingest
 from bench.processes import rss_mib
 from bench.simulated_agents import TWO_MODELS
@@ -39,6 +40,8 @@ from ranker.weights import refresh
 CACHE = Path(tempfile.gettempdir()) / "pickwise-bench"
 CANDIDATES = 50
 CONNECTIONS = 8
+#: The ranker's process and that of the HTTP port, by the commands they are.
+_PARTS = ("ranker", "collect")
 #: Half of the turns ask for one of so many skills, the others for each of all in turn.
 POPULAR = 300
 _SYLLABLES = [a + b for a, b in zip("bcdfghjklmnprstvwxyz", "aeiouaeiouaeiouaeiou", strict=True)]
@@ -54,8 +57,8 @@ def main() -> None:
         with service(settings, Path(scratch) / "ranker.sock") as (port, pid):
             warmed(port, skills)
             print(f"the ranker's process: {ranker_mib(pid):,.0f} MiB\n", flush=True)
-            print("| request | at | p50 ms | p99 ms | requests/s | processor ms: ranker | door |")
-            print("|---|---|---|---|---|---|---|")
+            print("| request | at | p50 ms | p99 ms | requests/s | processor ms: ranker | door | client |")
+            print("|---|---|---|---|---|---|---|---|")
             for name, requests in workloads(port, skills).items():
                 for place, address in (("HTTP port", port), ("Unix socket", Path(scratch) / "ranker.sock")):
                     print(
@@ -221,46 +224,16 @@ def measured(name: str, address: int | Path, requests: Sequence[bytes], seconds:
         quarters = [requests[start : start + count] for start in range(0, len(requests), count)]
         alone, busy = quarters[2:] if isinstance(address, Path) else quarters[:2]
     else:
-        asyncio.run(sent(address, requests, 1, seconds, len(requests)))  # so that all queries are embedded
-    p50, p99 = np.quantile(asyncio.run(sent(address, alone, 1, seconds, count)), [0.5, 0.99]) * 1000
-    started, spent = time.perf_counter(), [part_cpu_s(pid, part) for part in ("ranker", "collect")]
-    answered = len(asyncio.run(sent(address, busy, CONNECTIONS, seconds, count)))
+        uvloop.run(sent(address, requests, 1, seconds, len(requests)))  # so that all queries are embedded
+    p50, p99 = np.quantile(uvloop.run(sent(address, alone, 1, seconds, count)), [0.5, 0.99]) * 1000
+    started, spent, own = time.perf_counter(), [part_cpu_s(pid, part) for part in _PARTS], time.process_time()
+    answered = len(uvloop.run(sent(address, busy, CONNECTIONS, seconds, count)))
     rate = answered / (time.perf_counter() - started)
+    client = 1000 * (time.process_time() - own) / answered
     ranker, door = (
-        1000 * (part_cpu_s(pid, part) - before) / answered
-        for part, before in zip(("ranker", "collect"), spent, strict=True)
+        1000 * (part_cpu_s(pid, part) - before) / answered for part, before in zip(_PARTS, spent, strict=True)
     )
-    return f"{p50:.1f} | {p99:.1f} | {rate:,.0f} | {ranker:.2f} | {door:.2f}"
-
-
-async def sent(
-    address: int | Path, requests: Sequence[bytes], connections: int, seconds: float, count: int | None
-) -> list[float]:
-    """Latencies, seconds, of requests over so many connections; each once, or in turns for so many seconds."""
-    latencies: list[float] = []
-    number = iter(range(count if count is not None else 10_000_000))
-    deadline = time.perf_counter() + (600 if count is not None else seconds)
-
-    async def run() -> None:
-        if isinstance(address, Path):
-            reader, writer = await asyncio.open_unix_connection(str(address))
-        else:
-            reader, writer = await asyncio.open_connection("127.0.0.1", address)
-        for index in number:
-            began = time.perf_counter()
-            if began > deadline:
-                break
-            writer.write(requests[index % len(requests)])
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-            if head.split(" ", 2)[1] not in ("200", "304"):
-                raise RuntimeError(head)
-            if "content-length: " in head:
-                await reader.readexactly(int(head.partition("content-length: ")[2].split("\r", 1)[0]))
-            latencies.append(time.perf_counter() - began)
-        writer.close()
-
-    await asyncio.gather(*(run() for _ in range(connections)))
-    return latencies
+    return f"{p50:.1f} | {p99:.1f} | {rate:,.0f} | {ranker:.2f} | {door:.2f} | {client:.2f}"
 
 
 def _arguments() -> argparse.Namespace:

@@ -16,13 +16,14 @@ from typing import TypeVar
 import numpy as np
 
 from bench.simulated_agents import TWO_MODELS
+from pickwise.scores import SCORES
 from ranker.dataset import Group, featurise, split
 from ranker.labels import Label
 from ranker.log import Fact
 from ranker.state import State
 from ranker.train import known_curves
 from ranker.training import train
-from ranker.turns import SCORES, Ended, Registered, Turn
+from ranker.turns import Ended, Registered, Turn
 
 T = TypeVar("T")
 

@@ -332,7 +332,7 @@ class DiscoveryLayer:
     ) -> Reranked:
         path = self._rank_router.choose() if weights.model is not None and candidates else "keyword"
         if path == "keyword":
-            return rerank_locally(candidates, weights)
+            return _by_fused_score(candidates, weights)
         started = time.perf_counter()
         try:
             reranked = rerank_by_service(
@@ -341,7 +341,7 @@ class DiscoveryLayer:
         except RankUnavailable as error:
             logger.info("rank: %s; the local score is used", error)
             self._rank_router.record(path, _since(started), ok=False)
-            return rerank_locally(candidates, weights)
+            return _by_fused_score(candidates, weights)
         self._rank_router.record(path, _since(started), ok=True)
         return reranked
 
@@ -384,6 +384,13 @@ def _language(text: str) -> str | None:
     kana = any("\u3040" <= character <= "\u30ff" for character in text)
     hangul = any("\uac00" <= character <= "\ud7af" for character in text)
     return "zh" if script(text) == "cjk" and not kana and not hangul else None
+
+
+def _by_fused_score(candidates: list[Candidate], weights: Weights) -> Reranked:
+    """The local order by what recall fused: that score holds all arms already, and is the one that use adjusts."""
+    fused = [Candidate(skill_id=candidate.skill_id, score=candidate.score) for candidate in candidates]
+    of = {candidate.skill_id: candidate for candidate in candidates}
+    return Reranked([of[candidate.skill_id] for candidate in rerank_locally(fused, weights).candidates], None)
 
 
 def _since(started: float) -> float:

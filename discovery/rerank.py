@@ -10,16 +10,13 @@ import httpx
 import msgspec
 import numpy as np
 
-from discovery.fusion import min_max
 from discovery.weights import Weights
 from pickwise.events import Candidate
+from pickwise.scores import SCORES, semantic_score
 
 RANK_PATH = "/v1/rank"
 #: Longest wait for the service's order before the local score is used.
 RANK_BUDGET_S = 0.25
-
-#: Which score of a list counts: the first that every candidate of it has.
-_SCORE_FIELDS = ("rerank", "dense", "score", "bm25")
 
 
 @dataclass(frozen=True)
@@ -37,9 +34,12 @@ class RankUnavailable(RuntimeError):  # noqa: N818 - a state of the service
 def local_score(candidates: Sequence[Candidate], weights: Weights | None) -> list[float]:
     """s + 0.15·(2·heat − 1) + 0.10·(success − p_d), with the coefficients of the weights document.
 
-    s is the list's first present of ``rerank``, ``dense``, ``score``, ``bm25``, min-max scaled within the list.
+    s is that of ``semantic_score``: without weights it is all.
     """
-    s = min_max(np.array(_first_present(candidates), dtype=np.float64))
+    scores = {
+        name: np.array([getattr(candidate, name) for candidate in candidates], dtype=np.float64) for name in SCORES
+    }
+    s = semantic_score(scores, len(candidates))
     if weights is None:
         return [float(value) for value in s]
     fusion = weights.fusion
@@ -51,9 +51,8 @@ def local_score(candidates: Sequence[Candidate], weights: Weights | None) -> lis
 
 
 def rerank_locally(candidates: Sequence[Candidate], weights: Weights | None) -> Reranked:
-    # Recall's fused score already holds both arms: it is the one that use adjusts.
-    fused = [Candidate(skill_id=candidate.skill_id, score=candidate.score) for candidate in candidates]
-    scores = local_score(fused, weights)
+    """The order of the local score; equal ones stay as they came."""
+    scores = local_score(candidates, weights)
     order = sorted(range(len(candidates)), key=lambda position: -scores[position])
     return Reranked([candidates[position] for position in order], None)
 
@@ -111,11 +110,3 @@ _JSON = {"Content-Type": "application/json"}
 
 def _of_team(candidate: Candidate, team: str | None) -> Candidate:
     return candidate if team is None else msgspec.structs.replace(candidate, team=team)
-
-
-def _first_present(candidates: Sequence[Candidate]) -> list[float]:
-    for field in _SCORE_FIELDS:
-        values = [getattr(candidate, field) for candidate in candidates]
-        if values and all(value is not None for value in values):
-            return values
-    return [0.0] * len(candidates)

@@ -9,7 +9,8 @@ from collector.problems import REFUSALS
 from collector.service import Collector
 from gateway.admin import admin_router
 from gateway.answers import answers_router
-from gateway.forward import ForwardedAnswers
+from gateway.forward import ForwardedAnswers, Shortcut
+from gateway.unreadable import answer_unreadable
 from pickwise.settings import Settings
 from ranker.answering import RankerAnswers
 from ranker.http import Answers, add_ranker
@@ -28,7 +29,11 @@ def create_app(settings: Settings, collector: Collector) -> FastAPI:
         redirect_slashes=False,  # another path is another thing, and few clients send a body on to it
     )
     add_collector(app, collector)
-    add_ranker(app, _ranker_answers(settings))
+    answer_unreadable(app, settings)
+    answers = _ranker_answers(settings)
+    add_ranker(app, answers)
+    if isinstance(answers, ForwardedAnswers):
+        app.add_middleware(Shortcut, answers=answers)
     app.include_router(admin_router(collector))
     app.include_router(answers_router(settings))
     return app

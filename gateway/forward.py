@@ -7,13 +7,17 @@ takes longer than ranking does, and this one talks to our own server only, which
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
 from fastapi import Request, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from collector.access import PROJECT_HEADER
+from collector.access import PROJECT_HEADER, Caller
 from collector.body import TooLarge
+from collector.callers import require
+from collector.problems import Problem, render_unrouted
 from collector.reception import read_body
 from pickwise.settings import Settings
 from ranker.answering import MAX_BODY_BYTES, WeightsAnswers, refusal
@@ -25,10 +29,16 @@ WEIGHTS_WAIT_S = 0.5
 RETRY_AFTER_S = 2
 #: Requests that wait at once, each with its body; beyond: 503.
 MAX_WAITING = 256
+#: Recalls passed on at once: each that waits for a history to load holds one of the ranker's few threads.
+MAX_RECALLS = 2
 #: A kept connection may have ended with the process, and the next one may end with the next.
 _TRIES = 3
 _PASSED_ON = ("if-none-match", "accept-encoding", "content-encoding")
 _PASSED_BACK = (b"content-type", b"content-encoding", b"etag", b"cache-control", b"vary")
+
+
+#: What a request waits for before it is passed on.
+_Turn = AbstractAsyncContextManager[None]
 
 
 class Unavailable(RuntimeError):  # noqa: N818 - a state
@@ -48,37 +58,38 @@ class ForwardedAnswers(WeightsAnswers):
         self._path = str(path)
         self._idle: list[_Connection] = []
         self._waiting = 0
+        self._recalls = asyncio.Semaphore(MAX_RECALLS)
 
     async def weights(self, request: Request, project: str) -> Response:
         try:
-            return await self._forwarded(request, project, b"", WEIGHTS_WAIT_S)
+            return await self._forwarded(request, project, b"", WEIGHTS_WAIT_S, nullcontext())
         except Unavailable:
             return await super().weights(request, project)
 
     async def rank(self, request: Request, project: str) -> Response:
-        return await self._or_503(request, project)
+        return await self._or_503(request, project, nullcontext())
 
     async def recall(self, request: Request, project: str) -> Response:
-        return await self._or_503(request, project)
+        return await self._or_503(request, project, self._recalls)
 
     async def artefact(self, request: Request, project: str) -> Response:
-        return await self._or_503(request, project)
+        return await self._or_503(request, project, self._recalls)
 
-    async def _or_503(self, request: Request, project: str) -> Response:
+    async def _or_503(self, request: Request, project: str, turn: _Turn) -> Response:
         try:
             body = await read_body(request, MAX_BODY_BYTES)
-            return await self._forwarded(request, project, body, WAIT_S)
+            return await self._forwarded(request, project, body, WAIT_S, turn)
         except TooLarge as error:
             return refusal(413, f"body: {error}")
         except Unavailable as error:
             return refusal(503, f"the ranker does not answer: {error}", {"Retry-After": str(RETRY_AFTER_S)})
 
-    async def _forwarded(self, request: Request, project: str, body: bytes, wait_s: float) -> Response:
+    async def _forwarded(self, request: Request, project: str, body: bytes, wait_s: float, turn: _Turn) -> Response:
         if self._waiting >= MAX_WAITING:
             raise Unavailable(f"{MAX_WAITING} requests wait for it already")
         self._waiting += 1
         try:
-            async with asyncio.timeout(wait_s):
+            async with asyncio.timeout(wait_s), turn:
                 return await self._tried(_encoded(request, project, body))
         except TimeoutError as error:
             raise Unavailable(f"not within {wait_s:g} s") from error
@@ -112,6 +123,29 @@ class ForwardedAnswers(WeightsAnswers):
     def _close_idle(self) -> None:
         while self._idle:
             self._idle.pop().writer.close()
+
+
+class Shortcut:
+    """Middleware that passes requests to rank and to recall on at once, as their routes would: to find a route, and
+    what it is wrapped in, takes as long as passing on."""
+
+    def __init__(self, app: ASGIApp, answers: ForwardedAnswers) -> None:
+        self._app = app
+        self._answers = {"/v1/rank": answers.rank, "/v1/recall": answers.recall}
+        self._caller = require("read")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_asked = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in self._answers
+        if not is_asked:
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            caller: Caller = await self._caller(request)
+            response = await self._answers[scope["path"]](request, caller.project)
+        except Problem as problem:
+            response = await render_unrouted(request, problem)
+        await response(scope, receive, send)
 
 
 def _encoded(request: Request, project: str, body: bytes) -> bytes:

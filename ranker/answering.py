@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any
 
@@ -91,10 +91,18 @@ class RankerAnswers(WeightsAnswers):
         self._waiting = CapacityLimiter(_WAITING)
 
     async def rank(self, request: Request, project: str) -> Response:
-        return await self._asked(request, project, RankRequest, self.ranker.is_quick, self.ranker.rank)
+        return await self._read(request, project, self.rank_body)
 
     async def recall(self, request: Request, project: str) -> Response:
-        return await self._asked(request, project, RecallRequest, self.ranker.recalls_quickly, self.ranker.recall)
+        return await self._read(request, project, self.recall_body)
+
+    async def rank_body(self, body: bytes, coding: str, project: str) -> Response:
+        """The answer to a body that has come as a whole; ``coding`` is its Content-Encoding."""
+        return await self._asked(body, coding, project, RankRequest, self.ranker.is_quick, self.ranker.ranked)
+
+    async def recall_body(self, body: bytes, coding: str, project: str) -> Response:
+        """The same of recall."""
+        return await self._asked(body, coding, project, RecallRequest, self.ranker.recalls_quickly, self.ranker.recall)
 
     async def artefact(self, request: Request, project: str) -> Response:
         version = request.query_params.get("version")
@@ -125,17 +133,26 @@ class RankerAnswers(WeightsAnswers):
         kept = self._artefacts.current(project) if served is None or served.recall is None else None
         return kept or self.ranker.projects.with_recall(project).artefact
 
+    async def _read(
+        self, request: Request, project: str, answer: Callable[[bytes, str, str], Awaitable[Response]]
+    ) -> Response:
+        try:
+            body = await read_body(request, MAX_BODY_BYTES)
+        except TooLarge as error:
+            return refusal(413, f"body: {error}")
+        return await answer(body, request.headers.get("content-encoding", ""), project)
+
     async def _asked(
         self,
-        request: Request,
+        body: bytes,
+        coding: str,
         project: str,
         form: type[msgspec.Struct],
         is_quick: Callable[[str, Any], bool],
         answer: Callable[[str, Any], Any],
     ) -> Response:
         try:
-            body = await read_body(request, MAX_BODY_BYTES)
-            body = inflate(body, request.headers.get("content-encoding", ""))
+            body = inflate(body, coding)
             if len(body) > MAX_BODY_BYTES:
                 raise TooLarge(f"expected at most {MAX_BODY_BYTES} bytes after decompression")
         except TooLarge as error:

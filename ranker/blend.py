@@ -10,7 +10,7 @@ boosted on top of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,6 +27,8 @@ HALF_SUPPORT = 2.0
 OVERLAP_COUNTS = 3.0
 #: Cosine from which on past queries are taken for the same query, asked again.
 SAME_QUERY = 0.9
+#: Lists that are worked out together.
+_AT_ONCE = 1_000
 #: The feature `query_script` of a query in CJK.
 CJK_CODE = 1.0
 
@@ -34,7 +36,7 @@ CJK_CODE = 1.0
 @dataclass(frozen=True)
 class Term:
     """One x_j: the feature whose contribution it is, its prior coefficient and how far the log may easily move it (a
-    standard deviation), and its values from a feature matrix.
+    standard deviation), and its values from a feature matrix, where they are not the feature's own.
 
     Coefficients are never negative: every term is better the more there is of it. A deviation is set by how much the
     term varies in a grown log, about 1 ÷ (7·spread): in a young one what hardly varies yet would run away.
@@ -43,20 +45,25 @@ class Term:
     feature: str
     prior: float
     deviation: float
-    values: Callable[[_List], Numbers]
+    values: Callable[[_Lists], Numbers] | None = None
 
 
-class _List:
-    """One list's features by name, 0 where they are not known: converted once, as all terms ask for them."""
+class _Lists:
+    """The features of a list, or of several one after the other, by name, 0 where they are not known: converted once,
+    as all terms ask for them."""
 
-    def __init__(self, matrix: features.Matrix) -> None:
+    def __init__(self, matrix: features.Matrix, lengths: NDArray[np.intp] | None = None) -> None:
+        """``lengths``: those of the lists, none of them empty, where there are several."""
+        self._lengths = lengths
         columns = matrix.T.astype(np.float64, order="C")
         self._unknown = np.isnan(columns)
         columns[self._unknown] = 0.0
-        self._columns = columns
+        #: By column of ``features.NAMES``.
+        self.columns: Numbers = columns
 
     def __getitem__(self, name: str) -> Numbers:
-        return np.asarray(self._columns[_COLUMN[name]])
+        found: Numbers = self.columns[_COLUMN[name]]
+        return found
 
     def is_known(self, name: str) -> NDArray[np.bool_]:
         return np.asarray(~self._unknown[_COLUMN[name]])
@@ -70,54 +77,83 @@ class _List:
     def of_best(self, name: str) -> Numbers:
         """Share of the list's best value; 0 where none is sent."""
         values = np.maximum(self[name], 0.0)
-        best = values.max(initial=0.0)
-        return values / best if best > 0 else values
+        if self._lengths is None:
+            best = float(values.max(initial=0.0))
+            return values / best if best > 0 else values
+        of_lists = np.maximum.reduceat(values, np.cumsum(self._lengths) - self._lengths)
+        return np.asarray(values / np.repeat(np.where(of_lists > 0, of_lists, 1.0), self._lengths))
 
 
 _COLUMN = {name: column for column, name in enumerate(features.NAMES)}
 
 
-def _description(x: _List) -> Numbers:
+def _description(x: _Lists) -> Numbers:
     return np.where(x.is_known("semantic"), x["semantic"], x["dense"]) * (1 - x.trust)
 
 
-def _cjk_words(x: _List) -> Numbers:
+def _cjk_words(x: _Lists) -> Numbers:
     """Keywords again where the query is written in CJK: its bigrams tell skills apart better than words elsewhere."""
-    words = x.of_best("bm25") + OVERLAP_COUNTS * x["overlap"]
-    return np.asarray(words * (x["query_script"] == CJK_CODE))
+    is_cjk = x["query_script"] == CJK_CODE
+    if not is_cjk.any():
+        return np.zeros(len(is_cjk))
+    return np.asarray((x.of_best("bm25") + OVERLAP_COUNTS * x["overlap"]) * is_cjk)
 
 
-def _asked_before(x: _List) -> Numbers:
+def _asked_before(x: _Lists) -> Numbers:
     """1 where the skill answered this very query, 0 where the nearest are but alike: what is asked again must not teach
     how far to trust mere likeness."""
-    return np.clip((x["history_nearest"] - SAME_QUERY) / (1 - SAME_QUERY), 0.0, 1.0) * x.trust
+    likeness = (x["history_nearest"] - SAME_QUERY) / (1 - SAME_QUERY)
+    return np.minimum(np.maximum(likeness, 0.0), 1.0) * x.trust
 
 
 #: Priors by what ranks unseen queries best after 200 to 8,000 simulated turns, English and Chinese, two embedders.
 TERMS: tuple[Term, ...] = (
     Term("semantic", 5.0, 1.5, _description),
-    Term("history_profile", 4.0, 1.5, lambda x: x["history_profile"]),
+    Term("history_profile", 4.0, 1.5),
     Term("history_centroid", 1.0, 1.0, lambda x: x["history_centroid"] * x.trust),
     Term("history_nearest", 3.0, 1.0, lambda x: x["history_nearest"] * x.trust),
     Term("history_nearest_lead", 3.0, 0.5, _asked_before),
-    Term("history_words", 1.0, 0.35, lambda x: x["history_words"]),
+    Term("history_words", 1.0, 0.35),
     Term("history_support", 0.0, 0.5, lambda x: x.trust),
     Term("bm25", 0.6, 0.6, lambda x: x.of_best("bm25")),
-    Term("overlap", 0.6, 2.5, lambda x: x["overlap"]),
+    Term("overlap", 0.6, 2.5),
     Term("query_script", 5.0, 1.0, _cjk_words),
     Term("rerank", 1.5, 0.6, lambda x: x.of_best("rerank")),
-    Term("success_logit", 0.4, 0.35, lambda x: x["success_logit"]),
-    Term("transition", 0.3, 0.3, lambda x: x["transition"]),
-    Term("domain_match", 0.5, 0.35, lambda x: x["domain_match"]),
+    Term("success_logit", 0.4, 0.35),
+    Term("transition", 0.3, 0.3),
+    Term("domain_match", 0.5, 0.35),
 )
+#: Rows of the terms that are a feature's own values, and the columns of these; and the other terms.
+_OWN_ROWS = [row for row, term in enumerate(TERMS) if term.values is None]
+_OWN_COLUMNS = [_COLUMN[TERMS[row].feature] for row in _OWN_ROWS]
+_WORKED_OUT = [(row, term.values) for row, term in enumerate(TERMS) if term.values is not None]
 PRIOR: Numbers = np.array([term.prior for term in TERMS])
 NORMAL_PRIOR = Prior(PRIOR, np.array([term.deviation for term in TERMS]))
 
 
 def inputs(matrix: features.Matrix) -> Numbers:
     """x of one list's candidates, shape (candidates, len(TERMS))."""
-    known = _List(matrix)
-    return np.stack([term.values(known) for term in TERMS], axis=1)
+    return _inputs(_Lists(matrix))
+
+
+def inputs_of(matrices: Sequence[features.Matrix]) -> list[Numbers]:
+    """The same of many lists, none of them empty."""
+    found: list[Numbers] = []
+    for start in range(0, len(matrices), _AT_ONCE):
+        part = matrices[start : start + _AT_ONCE]
+        lengths = np.array([len(matrix) for matrix in part], dtype=np.intp)
+        together = np.ascontiguousarray(_inputs(_Lists(np.concatenate(part), lengths)))
+        ends = np.cumsum(lengths)
+        found += [together[first:end] for first, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True)]
+    return found
+
+
+def _inputs(known: _Lists) -> Numbers:
+    found = np.empty((len(TERMS), known.columns.shape[1]))
+    found[_OWN_ROWS] = known.columns[_OWN_COLUMNS]
+    for row, values in _WORKED_OUT:
+        found[row] = values(known)
+    return found.T
 
 
 def coefficients(named: Mapping[str, float]) -> Numbers:

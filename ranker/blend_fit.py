@@ -41,7 +41,7 @@ def fit_blend(groups: Sequence[Group], known: Curves) -> tuple[Numbers, Curves]:
     by_group = np.split(codes.astype(np.intp), np.cumsum([len(group.labels) for group in groups])[:-1])
     anew = zip(asked_anew(groups), groups, strict=True)
     picks = [(place, int(index)) for place, (is_new, group) in enumerate(anew) if is_new for index in group.succeeded]
-    lists = [blend.inputs(groups[place].features) for place, _ in picks]
+    lists = blend.inputs_of([groups[place].features for place, _ in picks])
     picked = [index for _, index in picks]
     places = logit.Places([by_group[place] for place, _ in picks], place_prior(meaning, known))
     found, offsets = logit.fit(lists, picked, [1.0] * len(lists), blend.NORMAL_PRIOR, places)

@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from pickwise.scores import semantic_score
 from pickwise.text import script
 from ranker import features, formula, gate
 from ranker.dataset import Group
 from ranker.decay import Numbers
-from ranker.training import PickWeight, fit_line
+from ranker.picked import PickWeight
+from ranker.training import fit_line
 from ranker.weights_document import Fusion
 
 #: How much a full unit of the semantic score is worth in log odds, before the log says otherwise.
@@ -59,7 +61,7 @@ def _mix(alpha: float) -> Numbers:
 
 def _terms(group: Group) -> Numbers:
     """s, 2·h - 1 and p̂ - p_d: the parts of the score before any model."""
-    semantic = formula.semantic_score(group.turn.scores, len(group.labels))
+    semantic = semantic_score(group.turn.scores, len(group.labels))
     heat = np.tanh(group.features[:, features.NAMES.index("heat_log")].astype(np.float64) / 2)
     success = (group.before_model - semantic - formula.HEAT_COEFFICIENT * heat) / formula.SUCCESS_COEFFICIENT
     return np.column_stack([semantic, heat, success])

@@ -24,8 +24,8 @@ from ranker import off_policy
 from ranker.dataset import Group
 from ranker.decay import Numbers
 from ranker.guards import Guard, all_guards
+from ranker.picked import PickGains, PickWeight, effective_sample
 from ranker.ranks import ranks
-from ranker.training import PickWeight, effective_sample, weighted_ndcg
 
 Decision = Literal["promoted", "kept", "refused"]
 
@@ -95,7 +95,8 @@ def judge(
     """
     difference = paired_difference(succeeded_picks(groups, new, old, weight), seed)
     verdict = decide(difference, all_guards(groups, new, old, expected, booster, settings), settings)
-    verdict.quality.update(before=weighted_ndcg(groups, old, weight), after=weighted_ndcg(groups, new, weight))
+    listed = PickGains(groups, weight)
+    verdict.quality.update(before=listed.ndcg(old), after=listed.ndcg(new))
     verdict.off_policy.update(off_policy_evidence(groups, new, old, seed))
     return verdict
 

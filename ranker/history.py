@@ -28,7 +28,10 @@ NEAREST = 3
 #: Successes that a skill's own description counts for in its profile.
 DESCRIPTION_WEIGHT = 2.0
 
+#: Up to so many vectors a skill, copying them together takes less time than looking at each skill's by themselves.
+_COPIED = 4
 _COUNT, _DEBIASED = 0, 1
+_UNKNOWN = np.full((2, 1), np.nan)
 #: Lengths are at least this, so that what has none is like nothing.
 _TINY = np.float32(1e-12)
 
@@ -37,16 +40,14 @@ _TINY = np.float32(1e-12)
 class Likeness:
     """A query against the histories of some skills, arrays of one length; NaN where a skill has none.
 
-    centroid: cosine to the decayed sum of its queries; profile: to that and its description together; nearest: mean
-    cosine to the ``NEAREST`` most similar of its newest queries. support: decayed number of remembered successes;
-    debiased_support: the same with each counted min(1/θ, 10), as if every rank had been looked at.
+    description: product with its description; centroid: cosine to the decayed sum of its queries; profile: to that and
+    its description together; nearest: mean cosine to the ``NEAREST`` most similar of its newest queries.
     """
 
+    description: NDArray[np.floating]
     centroid: Numbers
-    profile: Numbers
+    profile: NDArray[np.floating]
     nearest: Numbers
-    support: Numbers
-    debiased_support: Numbers
 
 
 class QueryHistory:
@@ -54,7 +55,8 @@ class QueryHistory:
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
-        #: Row of these tables by skill row, -1 where it has none; and the skill rows in the tables' order.
+        #: Row of these tables by skill row, -1 where it has none, as the last one never has; and the skill rows in the
+        #: tables' order.
         self._slot_of = np.full(1, -1, dtype=np.intp)
         self._rows: list[int] = []
         self._sums = DecayedSums(HALF_LIFE_DAYS, width=dimension, dtype=np.float32)
@@ -62,6 +64,8 @@ class QueryHistory:
         #: By slot: the newest vectors as a ring, and how many were ever written.
         self._recent: list[Vectors] = []
         self._written: list[int] = []
+        #: The part of each ring that was written.
+        self._filled: list[Vectors] = []
 
     def add(self, row: int, vector: Vectors, time: float, weight: float) -> None:
         """Remember a query that picked the skill and succeeded; ``weight`` is min(1/θ, 10) of its rank."""
@@ -85,17 +89,17 @@ class QueryHistory:
         has, slots = self._slots(rows)
         sums = self._sums.scaled(slots)
         along, squares, decay = sums @ query, np.vecdot(sums, sums), np.float32(self._sums.factor(now))
-        centroid, nearest, support = np.full(len(rows), np.nan), np.full(len(rows), np.nan), np.zeros((len(rows), 2))
+        centroid, nearest = _UNKNOWN.repeat(len(rows), axis=1)
         centroid[has] = along / np.maximum(np.sqrt(squares), _TINY)
         nearest[has] = self._nearest(query, slots)
-        support[has] = self._support.at(slots, now)
         # A profile is w·d + s: its products with the query and with itself come from those of d and s.
-        w, own = np.float32(DESCRIPTION_WEIGHT), descriptions[has]
-        profile, lengths = w * (descriptions @ query), w * w * np.vecdot(descriptions, descriptions)
+        w, own = np.float32(DESCRIPTION_WEIGHT), descriptions if len(has) == len(rows) else descriptions[has]
+        described = descriptions @ query
+        profile, lengths = w * described, w * w * np.vecdot(descriptions, descriptions)
         profile[has] += decay * along
         lengths[has] += decay * (2 * w * np.vecdot(own, sums) + decay * squares)
         profile /= np.sqrt(np.maximum(lengths, _TINY * _TINY))
-        return Likeness(centroid, profile.astype(np.float64), nearest, support[:, _COUNT], support[:, _DEBIASED])
+        return Likeness(described, centroid, profile, nearest)
 
     def profiles(self, rows: NDArray[np.intp], descriptions: Vectors, now: float) -> Vectors:
         """History and description as one unit vector a skill: the description leads until there is history.
@@ -114,27 +118,40 @@ class QueryHistory:
 
     def support(self, rows: NDArray[np.intp], now: float) -> Numbers:
         """Decayed number of remembered successes."""
-        found = np.zeros(len(rows))
+        return self._supports(rows, now)[:, _COUNT]
+
+    def debiased_support(self, rows: NDArray[np.intp], now: float) -> Numbers:
+        """The same with each counted min(1/θ, 10), as if every rank had been looked at."""
+        return self._supports(rows, now)[:, _DEBIASED]
+
+    def _supports(self, rows: NDArray[np.intp], now: float) -> Numbers:
+        found = np.zeros((len(rows), 2))
         has, slots = self._slots(rows)
-        found[has] = self._support.at(slots, now)[:, _COUNT]
+        found[has] = self._support.at(slots, now)
         return found
 
     def _nearest(self, query: Vectors, slots: NDArray[np.intp]) -> Numbers:
         """Mean cosine of the query to the ``NEAREST`` most similar of each slot's newest queries."""
         if not len(slots):
             return np.zeros(0)
-        rings = [self._recent[slot][: self._written[slot]] for slot in slots.tolist()]
+        rings = [self._filled[slot] for slot in slots.tolist()]
         lengths = np.array([len(ring) for ring in rings])
-        similarities = np.full((len(rings), max(lengths.max(), NEAREST)), -np.inf, dtype=np.float32)
-        for own, ring in zip(similarities, rings, strict=True):
-            np.dot(ring, query, out=own[: len(ring)])
-        best = np.partition(similarities, similarities.shape[1] - NEAREST, axis=1)[:, -NEAREST:]
-        return np.asarray(np.where(best > -np.inf, best, 0.0).sum(axis=1) / np.minimum(lengths, NEAREST))
+        if lengths.sum() <= _COPIED * len(rings):
+            found = np.concatenate(rings) @ query
+        else:
+            found = np.concatenate([ring @ query for ring in rings])
+        width = max(int(lengths.max()), NEAREST)
+        similarities = np.full((len(rings), width), -np.inf, dtype=np.float32)
+        similarities[np.arange(width) < lengths[:, None]] = found
+        if width > NEAREST:
+            similarities = np.partition(similarities, width - NEAREST, axis=1)[:, -NEAREST:]
+        similarities[similarities == -np.inf] = 0.0
+        return np.asarray(similarities.sum(axis=1) / np.minimum(lengths, NEAREST))
 
     def _slot(self, row: int) -> int:
         """Where the skill's history lies, made where it has none yet."""
-        if row >= len(self._slot_of):
-            more = np.full(max(row + 1, 2 * len(self._slot_of)) - len(self._slot_of), -1, dtype=np.intp)
+        if row + 1 >= len(self._slot_of):
+            more = np.full(max(row + 2, 2 * len(self._slot_of)) - len(self._slot_of), -1, dtype=np.intp)
             self._slot_of = np.concatenate([self._slot_of, more])
         if self._slot_of[row] < 0:
             self._slot_of[row] = len(self._rows)
@@ -145,8 +162,8 @@ class QueryHistory:
 
     def _slots(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Which of the rows have a history, and where it lies."""
-        slots = np.where(rows < len(self._slot_of), self._slot_of[np.minimum(rows, len(self._slot_of) - 1)], -1)
-        has = np.flatnonzero(slots >= 0)
+        slots = self._slot_of.take(rows, mode="clip")
+        has = (slots >= 0).nonzero()[0]
         return has, slots[has]
 
     def _remember(self, slot: int, vector: Vectors) -> None:
@@ -154,6 +171,7 @@ class QueryHistory:
         if slot == len(self._recent):
             self._recent.append(np.zeros((1, self.dimension), np.float32))
             self._written.append(0)
+            self._filled.append(self._recent[slot][:0])
         ring, written = self._recent[slot], self._written[slot]
         room = min(RECENT, max(ALL_RECENT // len(self._recent), NEAREST))
         if written == len(ring) < room:
@@ -161,3 +179,5 @@ class QueryHistory:
             ring = self._recent[slot] = np.concatenate([ring, more])
         ring[written % len(ring)] = vector
         self._written[slot] = written + 1
+        if len(self._filled[slot]) < len(ring):
+            self._filled[slot] = ring[: written + 1]

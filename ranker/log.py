@@ -13,17 +13,19 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from pickwise.scores import SCORES
 from pickwise.settings import Settings
 from pickwise.skills import Skill
 from ranker.labels import Label, label, outcome_of
 from ranker.state import State
-from ranker.turns import SCORES, Ended, Registered, Turn
+from ranker.turns import Ended, Registered, Turn
 from ranker.vectors import VectorCache, skill_text
 
 if TYPE_CHECKING:
     import duckdb
 
-#: Facts dated further ahead of the clock than this are left out: one wrong clock must not make all else look old.
+#: Facts dated further ahead of the clock than this are left out, and calls that would end later by a wrong duration:
+#: one of them must not make all else look old.
 MAX_AHEAD_S = 86_400.0
 
 _ELIGIBLE = "(environment IS NULL OR NOT list_contains($excluded, environment)) AND epoch_us(time) <= $until"
@@ -40,7 +42,8 @@ FROM candidates WHERE project = $project AND {_ELIGIBLE} ORDER BY time, event_id
 _CALLS = f"""
 SELECT call_key, selection_id, skill_id, coalesce(registry_skill_id, skill_id) AS known_as, ok, error_kind, latency_ms,
        epoch_us(time) / 1e6 + greatest(coalesce(latency_ms, 0), 0) / 1e3 AS ended
-FROM calls WHERE project = $project AND ok IS NOT NULL AND {_ELIGIBLE} ORDER BY ended, call_key
+FROM calls WHERE project = $project AND ok IS NOT NULL AND {_ELIGIBLE} AND ended <= $until / 1e6
+ORDER BY ended, call_key
 """
 _SKILLS = """
 SELECT skill_id, epoch_us(valid_from) / 1e6 AS valid_from, valid_to IS NULL AND is_active AS current, entry,

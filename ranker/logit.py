@@ -61,6 +61,7 @@ def fit(
     """
     # Imported here: serving needs the priors only.
     from scipy.optimize import minimize
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     of_places = places.prior if places else NOWHERE
     if not lists:
@@ -89,5 +90,7 @@ def fit(
         return float(w @ missed) + off_b + off_c, np.concatenate([slope @ rows + pull_b, slope_c])
 
     bounds = [*prior.bounds(0.0), *of_places.bounds(None)]
-    found = minimize(loss, np.concatenate([prior.mean, of_places.mean]), jac=True, method="L-BFGS-B", bounds=bounds).x
+    start = np.concatenate([prior.mean, of_places.mean])
+    with threadpool_limits(1, "blas"):  # in several, on a busy machine they wait for each other: twice the time
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
     return np.asarray(found[:inputs]), np.asarray(found[inputs:])

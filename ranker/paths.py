@@ -48,21 +48,41 @@ class PathContributions:
             path[-1] = _expected(root)[0]
             for leaf, contributions in _leaves(root, path):
                 table[first + leaf] = contributions
-        #: The features that any tree asks for, and what each leaf adds to them.
-        self._used = np.flatnonzero(table.any(axis=0))
-        self._table = np.ascontiguousarray(table[:, self._used])
+        #: The features that any tree or term asks for, which of them the trees do, and what each leaf adds to these.
+        used, asked = np.any(table, axis=0), np.zeros(table.shape[1], dtype=bool)
+        asked[self._terms] = True
+        self._told = np.flatnonzero(used | asked)
+        self._of_trees = np.flatnonzero(used[self._told])
+        self._of_terms = np.searchsorted(self._told, self._terms)
+        self._table = np.ascontiguousarray(table[:, used])
+        self._names = [[*self.names, "base"][column] for column in self._told]
 
     def of(self, matrix: features.Matrix) -> Numbers:
         """Of one list: a matrix with the columns of ``features.NAMES``.
 
         Shape (rows, features of the model + 1), the last column is the base; the rows sum to the scores.
         """
+        found = np.zeros((len(matrix), len(self.names) + 1))
+        found[:, self._told] = self._parts(matrix).T
+        return found
+
+    def told(self, matrix: features.Matrix) -> tuple[list[str], Numbers]:
+        """The same without the features that add nothing to any row: the names of the others, and a row of values for
+        each of them."""
+        parts = self._parts(matrix)
+        adds = np.any(parts, axis=1).tolist()
+        if all(adds):
+            return self._names, parts
+        return [name for name, does in zip(self._names, adds, strict=True) if does], parts[adds]
+
+    def _parts(self, matrix: features.Matrix) -> Numbers:
+        """A row for each feature that may add anything."""
         leaves = self._model.booster.predict(matrix[:, self._columns], pred_leaf=True, num_threads=1)
         met = np.asarray(leaves, dtype=np.intp).reshape(len(matrix), len(self._first)) + self._first
-        found = np.zeros((len(matrix), len(self.names) + 1))
-        found[:, self._used] = self._summed(met)
-        if self._model.meta.blend:
-            found[:, self._terms] += self._model.blended(matrix)
+        found = np.zeros((len(self._told), len(matrix)))
+        found[self._of_trees] = self._summed(met).T
+        if self._terms:
+            found[self._of_terms] += self._model.blended(matrix).T
         return found
 
     def _summed(self, met: NDArray[np.intp]) -> Numbers:

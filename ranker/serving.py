@@ -35,6 +35,7 @@ from ranker.models import Model
 from ranker.named_model import NamedModels
 from ranker.paths import PathContributions
 from ranker.recall import Recall, recall_of
+from ranker.standing import Standing
 from ranker.state import UNKNOWN, State
 from ranker.vectors import VectorCache, load_vectors
 from ranker.weights_document import SkillEntry, WeightsDocument
@@ -71,6 +72,11 @@ class Served:
     #: Keys of the facts that the state has taken in.
     taken: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    #: Features that the state says of each skill, whatever is asked.
+    standing: Standing = field(default=None)  # type: ignore[assignment]  # made below
+
+    def __post_init__(self) -> None:
+        self.standing = self.standing or Standing(self.state)
 
     def known(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Which skills are registered or were ever offered; all of them where the project knows none."""
@@ -78,7 +84,7 @@ class Served:
 
     def is_quick(self, query: str) -> bool:
         """Whether the query needs no embedding any more."""
-        return self.vectors is None or self.vectors.met(query) is not None
+        return self.vectors is None or self.vectors.has_met(query)
 
     def rankers(self, session_id: str) -> list[Served]:
         """What ranks for a session: one, or two whose orders are to be interleaved."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from ranker.history import QueryHistory
 from ranker.success import SuccessCounts, judges_skill
 from ranker.transitions import Transitions
 from ranker.turns import Ended, Registered, Turn
-from ranker.words import WordHistory, query_terms
+from ranker.words import DescribedBy, WordHistory, query_terms
 
 LATENCY_HALF_LIFE_DAYS = 14.0
 #: Row of every skill that is not known (yet); nothing is ever counted there.
@@ -34,14 +35,17 @@ class KnownSkill:
     """The words that are known of a skill."""
 
     skill_id: str
-    terms: frozenset[str] = frozenset()
+    #: Distinct.
+    terms: tuple[str, ...] = ()
     domain: str = ""
     actions: frozenset[str] = frozenset()
     objects: frozenset[str] = frozenset()
 
 
 #: What is known of each skill as a number; NaN where it isn't.
-_FACTS = np.dtype([("script", "f8"), ("description_words", "f8"), ("first_seen", "f8"), ("registered", "?")])
+_FACTS = np.dtype(
+    [("script", "f8"), ("description_words", "f8"), ("first_seen", "f8"), ("registered", "?")], align=True
+)
 _NO_FACTS = np.array((SCRIPT_CODES["other"], np.nan, np.nan, False), dtype=_FACTS)
 
 
@@ -60,16 +64,19 @@ class State:
         self.success = SuccessCounts()
         self.history = QueryHistory(self.dimension)
         self.words = WordHistory()
+        self.described_by = DescribedBy()
         self.transitions = Transitions()
         self.latency = DecayedSums(LATENCY_HALF_LIFE_DAYS, width=2)
         #: By row: the vector of its description, and what else is a number.
         self.descriptions = np.zeros((0, self.dimension), dtype=np.float32)
         self.facts = np.zeros(0, dtype=_FACTS)
+        #: How many facts it was fed.
+        self.fed = 0
         self._grow(1)
 
     def rows(self, skill_ids: Iterable[str]) -> NDArray[np.intp]:
         """Rows of the skills, ``UNKNOWN`` where one was never registered or offered."""
-        return np.array([self.row_of.get(skill_id, UNKNOWN) for skill_id in skill_ids], dtype=np.intp)
+        return np.fromiter(map(self.row_of.get, skill_ids, repeat(UNKNOWN)), dtype=np.intp)
 
     @property
     def models(self) -> list[str]:
@@ -83,6 +90,7 @@ class State:
 
     def feed(self, fact: Turn | Ended | Registered) -> None:
         """Take a fact in. Facts come in the order of their times; late ones count all the same."""
+        self.fed += 1
         if isinstance(fact, Turn):
             self._offered(fact)
         elif isinstance(fact, Ended):
@@ -122,7 +130,8 @@ class State:
         row = self._row(entry.skill_id)
         known = self.skills[row]
         text = f"{split_name(entry.name)} {entry.description}"
-        known.terms = frozenset(terms(text))
+        before, known.terms = known.terms, tuple(dict.fromkeys(terms(text)))
+        self.described_by.move(row, before, known.terms)
         known.domain, known.actions, known.objects = entry.domain, entry.actions, entry.objects
         facts = self.facts[row]
         facts["script"], facts["registered"] = SCRIPT_CODES[script(text)], True

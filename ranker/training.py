@@ -7,7 +7,7 @@ regularisation and number of trees are chosen together by the IPS-weighted NDCG@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from ranker.dataset import Group, Progress, positions
 from ranker.decay import Numbers
 from ranker.examination import MAX_INVERSE, Curves
 from ranker.logit import Prior
-from ranker.ranks import ranks
+from ranker.picked import PickGains, PickWeight, effective_sample
 
 if TYPE_CHECKING:
     import optuna
@@ -39,9 +39,6 @@ MIN_TRAIN_GROUPS = 100
 MIN_VALIDATION_GROUPS = 30
 #: One: with two on a busy machine LightGBM's threads wait for each other, measured 15 times slower.
 THREADS = 1
-
-#: w(calling model, rank) = min(1/θ, 10)
-PickWeight = Callable[[str, int], float]
 
 
 class TooLittle(ValueError):  # noqa: N818 - a finding, not a fault
@@ -130,9 +127,8 @@ def train(
     if progress:
         progress(f"training: the best of {len(tried)} on all {len(usable):,} lists")
     coefficients, curves = fit_blend(usable, known)
-    booster = fit(usable, blended(coefficients, usable), best.parameters, seed)
-    kept = lgb.Booster(model_str=booster.model_to_string(num_iteration=best.trees))
-    return Trained(kept, coefficients, best, tried, curves)
+    booster = fit(usable, blended(coefficients, usable), best.parameters, seed, trees=best.trees)
+    return Trained(lgb.Booster(model_str=booster.model_to_string()), coefficients, best, tried, curves)
 
 
 def search(
@@ -155,6 +151,7 @@ def search(
     found: list[Trial] = []
     base, validation_base = blended(coefficients, groups), blended(coefficients, validation)
     anew = [place for place, new in enumerate(is_new) if new]
+    picks, picks_anew = PickGains(validation, weight), PickGains([validation[place] for place in anew], weight)
 
     def quality(trial: optuna.Trial) -> float:
         if progress:
@@ -166,11 +163,11 @@ def search(
             min_rows=trial.suggest_int("min_rows", 20, 200, log=True),
         )
         booster = fit(groups, base, parameters, seed)
-        by_trees = [_on_top(booster, validation_base, validation, trees) for trees in CHECKPOINTS]
-        values = [weighted_ndcg(validation, scores, weight) for scores in by_trees]
+        by_trees = _by_trees(booster, validation_base, validation)
+        values = [picks.ndcg(scores) for scores in by_trees]
         best = int(np.argmax(values))
         bare, better = ([scores[place] for place in anew] for scores in (by_trees[0], by_trees[best]))
-        is_worth_it = _is_better([validation[place] for place in anew], better, bare, weight)
+        is_worth_it = _is_better(picks_anew, better, bare)
         found.append(Trial(parameters, CHECKPOINTS[best], values[best], values[0], is_worth_it))
         return values[best]
 
@@ -182,12 +179,11 @@ def search(
     return found
 
 
-def _is_better(groups: Sequence[Group], new: Sequence[Numbers], old: Sequence[Numbers], weight: PickWeight) -> bool:
+def _is_better(picks: PickGains, new: Sequence[Numbers], old: Sequence[Numbers]) -> bool:
     """Whether ``new`` leads by more than ``WORTH`` standard errors, on enough picks."""
-    (gains, weights), (before, _) = picked_gains(groups, new, weight), picked_gains(groups, old, weight)
-    if effective_sample(weights) < MIN_EFFECTIVE_SAMPLE:
+    if effective_sample(picks.weights) < MIN_EFFECTIVE_SAMPLE:
         return False
-    lead, error = _mean_and_error(gains - before, weights)
+    lead, error = picks.lead(new, old)
     return lead > WORTH * error
 
 
@@ -212,6 +208,7 @@ def fit(
     parameters: Parameters,
     seed: int,
     naive: bool = False,
+    trees: int = CHECKPOINTS[-1],
 ) -> lgb.Booster:
     """One lambdarank fit on top of the scores ``base`` (none: from zero). ``naive`` ignores positions (to compare)."""
     codes, _ = positions(groups)
@@ -240,12 +237,12 @@ def fit(
         feature_name=list(features.NAMES),
         params={"verbosity": -1},
     )
-    return lgb.train(options, data, num_boost_round=CHECKPOINTS[-1])
+    return lgb.train(options, data, num_boost_round=trees)
 
 
 def blended(coefficients: Numbers, groups: Sequence[Group]) -> list[Numbers]:
     """The blend's scores of every group's candidates."""
-    return [blend.inputs(group.features) @ coefficients for group in groups]
+    return [inputs @ coefficients for inputs in blend.inputs_of([group.features for group in groups])]
 
 
 def predict(booster: lgb.Booster, coefficients: Numbers | None, groups: Sequence[Group]) -> list[Numbers]:
@@ -253,45 +250,28 @@ def predict(booster: lgb.Booster, coefficients: Numbers | None, groups: Sequence
     return _on_top(booster, None if coefficients is None else blended(coefficients, groups), groups)
 
 
-def _on_top(
-    booster: lgb.Booster, base: Sequence[Numbers] | None, groups: Sequence[Group], trees: int | None = None
-) -> list[Numbers]:
+def _on_top(booster: lgb.Booster, base: Sequence[Numbers] | None, groups: Sequence[Group]) -> list[Numbers]:
     if not groups:
         return []
     rows = np.concatenate([group.features for group in groups])
-    scores = np.asarray(booster.predict(rows, num_iteration=trees, num_threads=THREADS))
+    return _by_list(np.asarray(booster.predict(rows, num_threads=THREADS)), base, groups)
+
+
+def _by_trees(booster: lgb.Booster, base: Sequence[Numbers], groups: Sequence[Group]) -> list[list[Numbers]]:
+    """Scores of every group's candidates with each of the ``CHECKPOINTS``' numbers of trees; at least one group."""
+    rows = np.concatenate([group.features for group in groups])
+    found, sums, before = [], np.zeros(len(rows)), 0
+    for trees in CHECKPOINTS:
+        more = booster.predict(rows, start_iteration=before, num_iteration=trees - before, num_threads=THREADS)
+        sums = sums + np.asarray(more)
+        found.append(_by_list(sums, base, groups))
+        before = trees
+    return found
+
+
+def _by_list(scores: Numbers, base: Sequence[Numbers] | None, groups: Sequence[Group]) -> list[Numbers]:
     found = np.split(scores, np.cumsum([len(group.labels) for group in groups])[:-1])
     return found if base is None else [of_trees + line for of_trees, line in zip(found, base, strict=True)]
-
-
-def weighted_ndcg(groups: Sequence[Group], scores: Sequence[Numbers], weight: PickWeight) -> float:
-    """IPS-weighted NDCG@5 of the succeeded picks: Σ w·gain ÷ Σ w; 0 without one."""
-    gains, weights = picked_gains(groups, scores, weight)
-    return float(gains @ weights / weights.sum()) if len(weights) else 0.0
-
-
-def picked_gains(
-    groups: Sequence[Group], scores: Sequence[Numbers], weight: PickWeight, depth: int = 5
-) -> tuple[Numbers, Numbers]:
-    """Of every succeeded pick its gain, 1 ÷ log2(1 + rank) down to ``depth``, and its weight."""
-    gains, weights = [], []
-    for group, score in zip(groups, scores, strict=True):
-        at = ranks(score)
-        for index in group.succeeded:
-            weights.append(weight(group.turn.model, int(index) + 1))
-            gains.append(1 / np.log2(1 + at[index]) if at[index] <= depth else 0.0)
-    return np.array(gains), np.array(weights)
-
-
-def effective_sample(weights: Numbers) -> float:
-    """(Σw)² ÷ Σw², Kish's effective sample size; 0 without weights."""
-    return float(weights.sum() ** 2 / (weights**2).sum()) if len(weights) else 0.0
-
-
-def _mean_and_error(values: Numbers, weights: Numbers) -> tuple[float, float]:
-    """The weighted mean and its standard error."""
-    mean = float(values @ weights / weights.sum())
-    return mean, float(np.sqrt((weights**2 * (values - mean) ** 2).sum()) / weights.sum())
 
 
 def weight_from_curves(curves: Curves) -> PickWeight:

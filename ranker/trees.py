@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ranker.decay import Numbers
 
-_FLOAT32, _ROW_MAJOR = ctypes.c_int(0), ctypes.c_int(1)
+_FLOAT32, _COLUMN_MAJOR, _ROW_MAJOR = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(1)
 _SCORES, _LEAVES = ctypes.c_int(0), ctypes.c_int(2)
 _FIRST, _ALL = ctypes.c_int(0), ctypes.c_int(-1)
 
@@ -58,22 +58,23 @@ class Trees:
     def predict(self, matrix: NDArray[np.floating], *, pred_leaf: bool = False, num_threads: int = 1) -> Numbers:
         """A score a row; or the leaf that each row falls into, shape (rows, trees). Raises TreesUnusable."""
         rows, columns = matrix.shape
-        asked = np.ascontiguousarray(matrix, dtype=np.float32)
-        found, written = np.empty((rows, self._trees) if pred_leaf else rows), ctypes.c_int64()
-        what = _LEAVES if pred_leaf else _SCORES
-        shape = (_FLOAT32, ctypes.c_int32(rows), ctypes.c_int32(columns), _ROW_MAJOR)
-        options = b"num_threads=%d" % num_threads
-        into = (ctypes.byref(written), ctypes.c_void_p(found.ctypes.data))
+        by_column = matrix.dtype == np.float32 and matrix.flags.f_contiguous
+        asked = matrix if by_column else np.ascontiguousarray(matrix, dtype=np.float32)
+        found = np.empty((rows, self._trees) if pred_leaf else rows)
         _call(
             "PredictForMat",
             self._handle,
             ctypes.c_void_p(asked.ctypes.data),
-            *shape,
-            what,
+            _FLOAT32,
+            ctypes.c_int32(rows),
+            ctypes.c_int32(columns),
+            _COLUMN_MAJOR if by_column else _ROW_MAJOR,
+            _LEAVES if pred_leaf else _SCORES,
             _FIRST,
             _ALL,
-            options,
-            *into,
+            b"num_threads=%d" % num_threads,
+            ctypes.byref(ctypes.c_int64()),
+            ctypes.c_void_p(found.ctypes.data),
         )
         return found
 

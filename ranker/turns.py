@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from pickwise.embed import Vectors
 from ranker.decay import Numbers
 
-#: Scores that a discovery layer may send with a candidate.
-SCORES = ("rerank", "dense", "score", "bm25")
-
 
 @dataclass(slots=True)
 class Turn:
@@ -26,7 +23,7 @@ class Turn:
     query: str
     vector: Vectors
     skill_ids: list[str]
-    #: One array a score name of ``SCORES``, NaN where a candidate has none.
+    #: One array a score name of ``pickwise.scores.SCORES``, NaN where a candidate has none.
     scores: dict[str, Numbers]
     model: str = ""
     session_id: str = ""

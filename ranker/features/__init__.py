@@ -18,12 +18,29 @@ FEATURES: tuple[Feature, ...] = (
 )
 NAMES: tuple[str, ...] = tuple(feature.name for feature in FEATURES)
 
+#: Columns of the features that follow from the skill and the moment alone, and of the others.
+STANDING: tuple[int, ...] = tuple(column for column, feature in enumerate(FEATURES) if feature.standing)
+_ASKED = tuple(column for column, feature in enumerate(FEATURES) if not feature.standing)
+
 Matrix = NDArray[np.float32]
 
 
-def compute(context: Context) -> Matrix:
-    """All features of a turn's candidates as the state knows them, shape (candidates, len(FEATURES))."""
-    matrix = np.empty((len(context.turn.skill_ids), len(FEATURES)), dtype=np.float32)
-    for column, feature in enumerate(FEATURES):
-        matrix[:, column] = feature.compute(context)
+def compute(context: Context, known: Matrix | None = None) -> Matrix:
+    """All features of a turn's candidates as the state knows them, shape (candidates, len(FEATURES)).
+
+    ``known``: those of ``STANDING``, where somebody has them already.
+    """
+    # By column, as it is filled and as the blend reads it.
+    matrix = np.empty((len(context.turn.skill_ids), len(FEATURES)), dtype=np.float32, order="F")
+    matrix[:, STANDING] = standing(context) if known is None else known
+    for column in _ASKED:
+        matrix[:, column] = FEATURES[column].compute(context)
+    return matrix
+
+
+def standing(context: Context) -> Matrix:
+    """The features of ``STANDING`` alone."""
+    matrix = np.empty((len(context.turn.skill_ids), len(STANDING)), dtype=np.float32, order="F")
+    for place, column in enumerate(STANDING):
+        matrix[:, place] = FEATURES[column].compute(context)
     return matrix

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,14 +45,14 @@ class Context:
     def skills(self) -> list[KnownSkill]:
         return [self.state.skills[row] for row in self.rows.tolist()]
 
-    @cached_property
-    def facts(self) -> NDArray[np.void]:
-        """What the state knows of the skills as numbers."""
-        return self.state.facts[self.rows]
+    def fact(self, name: str) -> NDArray[Any]:
+        """What the state knows of the skills as a number."""
+        return self.state.facts[name][self.rows]
 
     @cached_property
-    def query_terms(self) -> frozenset[str]:
-        return frozenset(query_terms(self.turn.query))
+    def query_terms(self) -> tuple[str, ...]:
+        """Distinct."""
+        return query_terms(self.turn.query)
 
     @cached_property
     def query_script(self) -> float:
@@ -83,18 +83,19 @@ class Feature:
     ``source``: the request, the registry, or what the log told before the turn (impressions, picks, calls; successes
     are picks whose call succeeded). Training replays the log through the same ``compute`` that serves.
     ``rising``: more of it never ranks a candidate lower. Stating what is known so keeps a model from learning the
-    noise of single skills.
+    noise of single skills. ``standing``: it follows from the skill and the moment alone, whatever is asked.
     """
 
     name: str
     type: FeatureType
     source: str
     why: str
-    compute: Callable[[Context], Numbers | float]
+    compute: Callable[[Context], NDArray[np.floating] | float]
     rising: bool = False
+    standing: bool = False
 
 
-def lead(values: Numbers) -> Numbers:
+def lead(values: NDArray[np.floating]) -> Numbers:
     """Each value minus the best of the others: how far it leads, or trails, its list. NaN stays NaN."""
     known = np.where(np.isnan(values), -np.inf, values)
     if len(known) < 2:

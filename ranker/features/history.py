@@ -6,12 +6,18 @@ import numpy as np
 
 from ranker.decay import Numbers
 from ranker.features.base import Context, Feature, lead
-from ranker.words import query_terms
+
+
+def _support(context: Context) -> Numbers:
+    return np.log1p(context.state.history.support(context.rows, context.turn.time))
+
+
+def _debiased_support(context: Context) -> Numbers:
+    return np.log1p(context.state.history.debiased_support(context.rows, context.turn.time))
 
 
 def _words(context: Context) -> Numbers:
-    turn = context.turn
-    return context.state.words.odds(query_terms(turn.query), context.rows, turn.time)
+    return context.state.words.odds(context.query_terms, context.rows, context.turn.time)
 
 
 FEATURES = (
@@ -68,13 +74,15 @@ FEATURES = (
         "log count",
         "successes",
         "log of 1 + how much history there is",
-        lambda c: np.log1p(c.history.support),
+        _support,
+        standing=True,
     ),
     Feature(
         "history_debiased",
         "log count",
         "successes",
         "the same, had every rank been looked at",
-        lambda c: np.log1p(c.history.debiased_support),
+        _debiased_support,
+        standing=True,
     ),
 )

@@ -11,7 +11,7 @@ from ranker.features.base import Context, Feature
 
 
 def _language(context: Context) -> Numbers:
-    return np.asarray(context.facts["script"] == context.query_script, dtype=np.float64)
+    return np.asarray(context.fact("script") == context.query_script, dtype=np.float64)
 
 
 def _agreement(wanted: str | None, declared: Iterable[frozenset[str]]) -> Numbers | float:

@@ -11,12 +11,12 @@ from ranker.features.base import Context, Feature
 def _overlap(context: Context) -> Numbers:
     query = context.query_terms
     if not query:
-        return np.full(len(context.skills), np.nan)
-    return np.array([len(query & skill.terms) / len(query) for skill in context.skills])
+        return np.full(len(context.rows), np.nan)
+    return context.state.described_by.share(query, context.rows)
 
 
 def _semantic(context: Context) -> Numbers:
-    return np.where(context.facts["registered"], context.descriptions @ context.turn.vector, np.nan)
+    return np.where(context.fact("registered"), context.history.description, np.nan)
 
 
 FEATURES = (

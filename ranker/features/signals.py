@@ -18,11 +18,11 @@ def _latency(context: Context) -> Numbers:
 
 
 def _age(context: Context) -> Numbers:
-    return _coarse((context.turn.time - context.facts["first_seen"]) / DAY_S)
+    return _coarse((context.turn.time - context.fact("first_seen")) / DAY_S)
 
 
 def _description_words(context: Context) -> Numbers:
-    return _coarse(context.facts["description_words"])
+    return _coarse(context.fact("description_words"))
 
 
 def _coarse(amounts: Numbers) -> Numbers:
@@ -38,6 +38,7 @@ FEATURES = (
         "picked more, or less, often than its places explain",
         lambda c: c.heat.heat_log,
         rising=True,
+        standing=True,
     ),
     Feature(
         "success_logit",
@@ -46,15 +47,31 @@ FEATURES = (
         "its calls succeed more, or less, often than its domain's",
         lambda c: c.success.success_logit,
         rising=True,
+        standing=True,
     ),
-    Feature("success_support", "log count", "calls", "how much the success estimate can be trusted", _success_support),
-    Feature("latency_log", "log ms", "calls", "log2 of its mean call time: slow skills are abandoned", _latency),
+    Feature(
+        "success_support",
+        "log count",
+        "calls",
+        "how much the success estimate can be trusted",
+        _success_support,
+        standing=True,
+    ),
+    Feature(
+        "latency_log",
+        "log ms",
+        "calls",
+        "log2 of its mean call time: slow skills are abandoned",
+        _latency,
+        standing=True,
+    ),
     Feature(
         "age_log",
         "log days",
         "impressions",
         "log2 of days since it was first offered: counts of young skills say less",
         _age,
+        standing=True,
     ),
     Feature(
         "description_words",
@@ -62,5 +79,6 @@ FEATURES = (
         "registry",
         "short descriptions match less and are picked less",
         _description_words,
+        standing=True,
     ),
 )

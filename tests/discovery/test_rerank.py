@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from discovery.rerank import RankUnavailable, local_score, rerank_by_service, rerank_locally
@@ -27,13 +28,24 @@ def test_score_before_any_model() -> None:
     assert local_score(candidates, weights) == pytest.approx([1.0, 0.0 + 0.15 + 0.10 * 0.6])
 
 
-def test_the_first_score_that_the_whole_list_has_counts() -> None:
+def test_the_first_score_that_a_candidate_has_counts() -> None:
     candidates = [
         Candidate(skill_id="a", rerank=1.0, dense=0.1, score=9.0),
         Candidate(skill_id="b", dense=0.3, score=1.0),
+        Candidate(skill_id="c", rerank=3.0),
     ]
-    assert local_score(candidates, None) == [0.0, 1.0]
+    assert local_score(candidates, None) == [0.0, 0.5, 1.0]
     assert local_score([Candidate(skill_id="a"), Candidate(skill_id="b")], None) == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("name", ["rerank", "dense", "score", "bm25"])
+def test_heat_never_ranks_alone(name: str) -> None:
+    """Whatever score a layer of one's own has, it leads the local order."""
+    weights = Weights(version="w", skills={"a": SkillWeights(heat=0.4), "b": SkillWeights(heat=0.9)})
+    candidates = [
+        msgspec.convert({"skill_id": skill, name: score}, Candidate) for skill, score in (("b", 0.1), ("a", 0.9))
+    ]
+    assert [candidate.skill_id for candidate in rerank_locally(candidates, weights).candidates] == ["a", "b"]
 
 
 def test_use_reorders_near_ties_and_leaves_clear_cases() -> None:

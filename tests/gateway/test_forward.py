@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
@@ -10,13 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import httpx
 import pytest
 from starlette.testclient import TestClient
 
 from collector.service import Collector
 from gateway.app import create_app
+from gateway.forward import MAX_RECALLS
 from gateway.sockets import SocketTaken, listening_at
 from pickwise.cli import app
 from pickwise.cli.options import UserError
@@ -101,6 +104,20 @@ def test_answers_come_from_the_process(client: TestClient, start: Callable[[], s
     assert client.get("/v1/recall/artefact").status_code == 404
     assert client.post("/v1/rank", content=b" " * (1024 * 1024 + 1)).status_code == 413
     assert client.get("/v1/rank").status_code == 405
+    nowhere = client.post("/v1/rank", json={"query": "", "candidates": []}, headers={"X-Pickwise-Project": "a b"})
+    assert (nowhere.status_code, list(nowhere.json())) == (400, ["detail"])
+
+
+def test_the_process_says_what_it_does_not_answer(
+    client: TestClient, start: Callable[[], subprocess.Popen[bytes]], folder: Settings
+) -> None:
+    start()
+    patiently(lambda: client.post("/v1/rank", json={"query": "write", "candidates": CANDIDATES}))
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(folder.ranker_socket)), base_url="http://ranker") as inside:
+        assert inside.get("/v1/rank").status_code == 404
+        assert inside.get("/v1/weights", headers={"X-Pickwise-Project": "a b"}).status_code == 400
+        parts = iter([b'{"query": "write", ', b'"candidates": []}'])
+        assert inside.post("/v1/rank", content=parts).json()["candidates"] == []
 
 
 def test_a_request_waits_while_the_process_restarts(
@@ -156,3 +173,52 @@ def test_the_command_says_which_socket_it_lacks_or_cannot_have(tmp_path: Path) -
     for given, says in (([], "expected a path"), (["--ranker-socket", str(tmp_path / ("x" * 200))], "under 100")):
         with pytest.raises(UserError, match=says):
             app(["ranker", "--data-dir", str(tmp_path), *given], standalone_mode=False)
+
+
+class _Slow(socketserver.StreamRequestHandler):
+    """Answers as the ranker's process does while it loads: ranks at once, recalls when they are let go."""
+
+    let_go = threading.Event()
+    waiting: ClassVar[set[int]] = set()
+    most = 0
+
+    def handle(self) -> None:
+        while request := self.rfile.readline():
+            length = 0
+            while line := self.rfile.readline().strip():
+                length = int(line.removeprefix(b"content-length: ")) if line.startswith(b"content-length") else length
+            self.rfile.read(length)
+            if b"/recall" in request:
+                self.waiting.add(id(self))
+                _Slow.most = max(_Slow.most, len(self.waiting))
+                self.let_go.wait(30)
+                self.waiting.discard(id(self))
+            self.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+
+def test_recalls_that_wait_leave_ranks_their_place(client: TestClient, listener: socket.socket) -> None:
+    server = socketserver.ThreadingUnixStreamServer("unused", _Slow, bind_and_activate=False)
+    server.socket.close()
+    server.socket, server.daemon_threads = listener.dup(), True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    answers: list[int] = []
+    recalls = [
+        threading.Thread(target=lambda: answers.append(client.post("/v1/recall", json={"query": "q"}).status_code))
+        for _ in range(8)
+    ]
+    for recall in recalls:
+        recall.start()
+    try:
+        deadline = time.monotonic() + 20
+        while len(_Slow.waiting) < MAX_RECALLS and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert client.post("/v1/rank", json={"query": "q", "candidates": []}).status_code == 200
+        assert not answers
+    finally:
+        _Slow.let_go.set()
+        for recall in recalls:
+            recall.join(30)
+        server.shutdown()
+        server.socket.close()
+    assert answers == [200] * 8
+    assert _Slow.most == MAX_RECALLS

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
+from pickwise.scores import SCORES
 from ranker import blend, features, logit
 from ranker.features.base import Context
 from ranker.state import State
-from ranker.turns import SCORES, Turn
+from ranker.turns import Turn
 
 
 def fit(lists: list[np.ndarray], picked: list[int], weights: list[float]) -> np.ndarray:
@@ -115,3 +116,18 @@ def test_it_ends_at_a_minimum(seed: int) -> None:
     assert (np.abs(bounded[found[:terms] > 1e-6]) < 0.05).all()
     assert (bounded[found[:terms] <= 1e-6] > -0.05).all()
     assert (np.abs(free) < 0.05).all()
+
+
+def test_lists_together_are_worked_out_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ranker.blend._AT_ONCE", 4)
+    rng = np.random.default_rng(0)
+    matrices = [rng.normal(size=(length, len(features.NAMES))).astype(np.float32) for length in (1, 3, 10, 2, 7, 1, 5)]
+    for found in matrices:
+        found[rng.random(found.shape) < 0.3] = np.nan
+        found[:, features.NAMES.index("query_script")] = rng.integers(2)
+        found[:, features.NAMES.index("history_support")] = rng.random(len(found))
+    together = blend.inputs_of(matrices)
+    assert len(together) == len(matrices)
+    for worked_out, matrix_ in zip(together, matrices, strict=True):
+        np.testing.assert_allclose(worked_out, blend.inputs(matrix_))
+    assert blend.inputs_of([]) == []

@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pickwise.scores import SCORES, semantic_score
 from ranker import features, formula, fusion
 from ranker.dataset import Group
-from ranker.turns import SCORES, Turn
+from ranker.turns import Turn
 from ranker.weights_document import Fusion
 
 
@@ -25,7 +26,7 @@ def lists(count: int, seed: int, alpha: float, heat: float, query: str = "book a
         matrix[:, features.NAMES.index("heat_log")] = logs
         labels = np.zeros(6, dtype=np.int8)
         labels[int(np.argmax(utility + rng.gumbel(size=6)))] = 2
-        before = formula.semantic_score(scores, 6) + formula.HEAT_COEFFICIENT * h
+        before = semantic_score(scores, 6) + formula.HEAT_COEFFICIENT * h
         groups.append(Group(turn, matrix, labels, before))
     return groups
 

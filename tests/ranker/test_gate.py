@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from bench.simulated_agents import PUBLISHED_SHARES, Agents, planted_theta
+from pickwise.scores import SCORES
 from pickwise.settings import Settings
 from ranker import features
 from ranker.dataset import Group
 from ranker.gate import Difference, Picks, decide, off_policy_evidence, paired_difference, succeeded_picks
 from ranker.guards import Guard
 from ranker.training import weight_from_curves
-from ranker.turns import SCORES, Turn
+from ranker.turns import Turn
 
 LISTS, LENGTH = 4_000, 8
 SHARES = PUBLISHED_SHARES[0]

@@ -6,6 +6,7 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 
+from pickwise.scores import SCORES
 from pickwise.settings import Settings
 from ranker import features
 from ranker.dataset import Group
@@ -19,7 +20,7 @@ from ranker.guards import (
     never_shown,
     scoring_time,
 )
-from ranker.turns import SCORES, Turn
+from ranker.turns import Turn
 
 LISTS, LENGTH, SKILLS = 800, 8, 16
 SETTINGS = Settings()

@@ -29,12 +29,12 @@ def test_centroid_is_decayed_and_only_the_support_is_debiased() -> None:
     # The first success is halved, whatever its rank: (½, 1) against (1, 0).
     found = history.compare(unit(1, 0), rows, nothing(rows), now)
     assert found.centroid[0] == pytest.approx(0.5 / np.sqrt(1.25), rel=1e-5)
-    assert found.support[0] == pytest.approx(1.5)
-    assert found.debiased_support[0] == pytest.approx(4 / 2 + 1)
+    assert history.support(rows, now)[0] == pytest.approx(1.5)
+    assert history.debiased_support(rows, now)[0] == pytest.approx(4 / 2 + 1)
     other = history.compare(unit(1, 0), np.array([5]), nothing(rows), now)
     assert np.isnan(other.centroid[0])
     assert np.isnan(other.nearest[0])
-    assert other.support[0] == 0
+    assert history.support(np.array([5]), now)[0] == 0
 
 
 def test_memory_is_bounded_and_keeps_the_newest() -> None:

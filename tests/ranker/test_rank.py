@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from bench.ingest import ingest
+from pickwise.scores import SCORES
 from pickwise.settings import Settings
 from ranker.formula import terms
 from ranker.models import ModelUnusable, load
 from ranker.rank import Ranker, RankError, explore
-from ranker.turns import SCORES
 from ranker.weights import WeightsStore, refresh
 from tests.ranker.conftest import SKILL_IDS, SKILLS, SLANG, Project, settings_for, simulated
 

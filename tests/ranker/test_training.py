@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from bench.simulated_agents import TWO_MODELS, Agents
+from pickwise.scores import SCORES
 from ranker import features
 from ranker.dataset import Group
 from ranker.training import MIN_TRAIN_GROUPS, TooLittle, train
-from ranker.turns import SCORES, Turn
+from ranker.turns import Turn
 
 
 def planted(lists: int, seed: int, agents: Agents = TWO_MODELS) -> list[Group]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ranker.decay import DAY_S
-from ranker.words import HALF_LIFE_DAYS, WordHistory, query_terms
+from ranker.words import HALF_LIFE_DAYS, DescribedBy, WordHistory, query_terms
 
 ROWS = np.array([1, 2, 9])
 
@@ -43,9 +43,21 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     words = WordHistory()
     for index in range(100):
         words.add(1, (f"t{index}", "often"), 0.0)
-    assert len(words._skills[1]) <= 10
-    assert "often" in words._skills[1]
+    assert len(words.terms_of(1)) <= 10
+    assert "often" in words.terms_of(1)
 
 
 def test_terms_are_distinct_and_in_one_order() -> None:
     assert query_terms("To book, or to book a flight?") == ("book", "flight")
+
+
+def test_the_share_of_terms_that_describe_follows_a_new_description() -> None:
+    described = DescribedBy()
+    described.move(1, (), ("rain", "sun"))
+    described.move(3, (), ("rain",))
+    rows = np.array([1, 3, 2, 4, 900, 0])
+    assert described.share(("rain", "sun"), rows).tolist() == [1.0, 0.5, 0, 0, 0, 0]
+    described.move(1, ("rain", "sun"), ("rain", "snow"))
+    assert described.share(("sun",), rows).tolist() == [0] * 6
+    assert described.share(("snow", "rain"), rows).tolist() == [1.0, 0.5, 0, 0, 0, 0]
+    assert described.share(("never", "met"), rows).tolist() == [0] * 6
