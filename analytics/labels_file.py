@@ -107,7 +107,7 @@ def _object(item: bytes) -> Mapping[str, Any] | _LineError:
 
 def _csv_rows(content: bytes) -> Iterator[_Row]:
     lines = [line.decode("utf-8", "surrogateescape") for line in content.splitlines(keepends=True)]
-    number, header = _next_record(lines, 0)
+    number, header = _next_record(lines, 0) if lines else (0, [])
     if isinstance(header, _LineError):
         yield 1, header
         return
@@ -118,7 +118,7 @@ def _csv_rows(content: bytes) -> Iterator[_Row]:
             1,
             _LineError(
                 f"{missing[0]}: expected a header with the columns query, expected and perhaps language, cluster;"
-                f" got {', '.join(names)!r:.120}"
+                f" got {_said(', '.join(names)):.120}"
             ),
         )
         return

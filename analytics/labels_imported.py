@@ -30,8 +30,12 @@ SCHEMA = {
 }
 
 
+class LabelsUnreadable(OSError):  # noqa: N818 - said in full where it is raised
+    """The control state is damaged."""
+
+
 def revision(data_dir: Path) -> str | None:
-    """What changes whenever a label does; None before the first."""
+    """What changes whenever a label does; None before the first. Raises LabelsUnreadable."""
     found = _rows(data_dir, "select value from documents where key = ?", REVISION)
     return str(found[0][0]) if found else None
 
@@ -54,3 +58,5 @@ def _rows(data_dir: Path, query: str, *parameters: str) -> list[Any]:
     except sqlite3.OperationalError as error:  # a copy of a folder that nobody may write to, for one
         logger.warning("the labels in %s could not be read: %s", path, error)
         return []
+    except sqlite3.DatabaseError as error:
+        raise LabelsUnreadable(f"{path} is damaged ({error}): restore it from a backup") from error

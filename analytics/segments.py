@@ -74,6 +74,11 @@ class Manifest(msgspec.Struct):
     #: The version of the segments' rollups, which are made anew alone where it is another one.
     rollups: str = ""
 
+    def files(self) -> set[str]:
+        """Names of all files that it names."""
+        names = {name for segment in self.segments for name in segment.files.values()}
+        return names | set(self.registry.values()) | ({self.masks} if self.masks else set())
+
 
 class SegmentStore:
     """The folder of one data folder's segments."""
@@ -105,7 +110,7 @@ class SegmentStore:
 
     def put(self, manifest: Manifest) -> None:
         """Make it the one in force, when all that it names is on the disk."""
-        for name in _named(manifest):
+        for name in manifest.files():
             sync(self.root / name)
         write_whole(self.root / _MANIFEST, msgspec.json.encode(manifest))
 
@@ -113,7 +118,7 @@ class SegmentStore:
         """Delete files that no manifest names and no reader can still hold."""
         if not self.root.exists():
             return
-        named = _named(self.manifest()) | {_MANIFEST}
+        named = self.manifest().files() | {_MANIFEST}
         oldest = time.time() - grace_s
         for path in self.root.iterdir():
             if path.name not in named and path.suffix == ".parquet" and path.stat().st_mtime <= oldest:
@@ -130,11 +135,14 @@ def unmasked(store: SegmentStore, table: str, segments: Sequence[Segment], touch
     dirty = [segment for segment in segments if segment.masked or segment.number in touched]
     whole = [segment for segment in segments if segment not in dirty]
     parts = [f"select * from {read_segments(store, table, whole)}"] if whole else []
-    parts += [
-        f"select * from {read_segments(store, table, [segment])}"
-        f" where unit not in (select unit from masks where segment = {segment.number})"
-        for segment in dirty
-    ]
+    if dirty:
+        # All files in one scan: each in its own takes longer to plan than to read.
+        files = ", ".join(f"({s.number}, {literal(store.path(s.files[table]))})" for s in dirty)
+        parts.append(
+            f"select r.* from {read_segments(store, table, dirty)} r anti join ("
+            f"select unit, file from masks join (values {files}) f(segment, file) using (segment)"
+            ") m on m.unit = r.unit and m.file = r.filename"
+        )
     return " union all by name ".join(parts)
 
 
@@ -156,8 +164,3 @@ def version() -> str:
                 digest.update(file.read_bytes())
     digest.update(repr({table: list(schema.items()) for table, schema in TABLES.items()}).encode())
     return digest.hexdigest()
-
-
-def _named(manifest: Manifest) -> set[str]:
-    names = {name for segment in manifest.segments for name in segment.files.values()}
-    return names | set(manifest.registry.values()) | ({manifest.masks} if manifest.masks else set())

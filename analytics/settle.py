@@ -31,6 +31,7 @@ from analytics.fold import (
 from analytics.gather import Gathering, Partition, gather_sql, live_files, partition_of
 from analytics.merge import first_offers, merge, put_masks
 from analytics.segments import GRACE_S, SEGMENT_FACTS, Manifest, Segment, SegmentStore, copy_into
+from analytics.segments_damage import set_aside_damaged
 from analytics.units import label
 from collector.lake import Lake
 
@@ -87,24 +88,33 @@ def settle(data_dir: Path, progress: Progress | None = None, *, wait_s: float = 
     except Timeout as error:
         raise Settling(f"{data_dir} is being settled by another process") from error
     try:
-        lake = Lake(data_dir)
-        with closing(open_database()) as database:
-            define_macros(database)
-            rollups.roll_anew(database, store)
-        steps = list(_steps(lake, store))
-        written, removed = 0, False
-        for number, partitions in enumerate(steps, 1):
-            if progress is not None:
-                progress(f"settling {partitions[0][1]} to {partitions[-1][1]} ({number} of {len(steps)})")
-            with closing(open_database(_MEMORY_LIMIT)) as database:
-                step = _Step(database, lake, store, partitions)
-                written += step.run()
-                removed |= step.removed
-            merge(store, purge=removed)
-        store.tidy(grace_s=0 if removed else GRACE_S)
-        return written
+        try:
+            return _settle(data_dir, store, progress)
+        except duckdb.Error:
+            if not set_aside_damaged(store):
+                raise
+            return _settle(data_dir, store, progress)
     finally:
         lock.release()
+
+
+def _settle(data_dir: Path, store: SegmentStore, progress: Progress | None) -> int:
+    lake = Lake(data_dir)
+    with closing(open_database()) as database:
+        define_macros(database)
+        rollups.roll_anew(database, store)
+    steps = list(_steps(lake, store))
+    written, removed = 0, False
+    for number, partitions in enumerate(steps, 1):
+        if progress is not None:
+            progress(f"settling {partitions[0][1]} to {partitions[-1][1]} ({number} of {len(steps)})")
+        with closing(open_database(_MEMORY_LIMIT)) as database:
+            step = _Step(database, lake, store, partitions)
+            written += step.run()
+            removed |= step.removed
+        merge(store, purge=removed)
+    store.tidy(grace_s=0 if removed else GRACE_S)
+    return written
 
 
 def remove_gone(data_dir: Path) -> None:

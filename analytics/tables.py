@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import OrderedDict
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,11 @@ from analytics.fold import LAST_STEPS, drop_tables, run_steps
 from analytics.folded import fold
 from analytics.rollups import rolled, rows_of
 from analytics.segments import SEGMENT_TABLES, SegmentStore
+from analytics.segments_damage import mend_segments
 from analytics.settle import Settling, settle, unsettled_bytes
 from collector.lake import Lake
+from collector.lake_log import damaged_entries
+from collector.tables import TABLES
 
 #: The tables of docs/tables.md; all others are steps and are dropped.
 PUBLIC = (
@@ -59,6 +63,16 @@ class SqlError(ValueError):
     """A query that cannot be answered; the message says why."""
 
 
+class TablesUnreadable(OSError):  # noqa: N818 - said in full below
+    """The files of a data folder can't be folded into tables."""
+
+    def __init__(self, data_dir: Path, error: duckdb.Error) -> None:
+        super().__init__(
+            f"the tables in {data_dir} can't be read ({str(error).splitlines()[0]}):"
+            " `pickwise doctor` says which file, and the mend"
+        )
+
+
 class _Folded:
     """The in-memory database of one state of the lake, its segments and the imported labels."""
 
@@ -86,18 +100,40 @@ class _Folder:
         self._lake = Lake(data_dir)
         self._store = SegmentStore(data_dir)
         self._folded: _Folded | None = None
+        self._told: set[str] = set()
 
     def current(self) -> _Folded:
         with self._lock:
             versions = self._versions()
             if self._folded is None or self._folded.versions != versions:
-                self._settle_much()
-                versions = self._versions()
+                self._warn_of_damage()
                 try:
-                    self._folded = _Folded(self._data_dir, self._lake, versions)
-                except duckdb.IOException:  # files went while they were read: a session was forgotten
-                    self._folded = _Folded(self._data_dir, self._lake, self._versions())
+                    self._folded = self._fold()
+                except duckdb.Error as error:
+                    self._folded = self._fold_again(error)
             return self._folded
+
+    def _fold(self) -> _Folded:
+        self._settle_much()
+        return _Folded(self._data_dir, self._lake, self._versions())
+
+    def _fold_again(self, error: duckdb.Error) -> _Folded:
+        """After an error: without the segments, where these are damaged. Raises TablesUnreadable."""
+        # Else files may have gone while they were read: a session was forgotten.
+        if not mend_segments(self._data_dir) and not isinstance(error, duckdb.IOException):
+            raise TablesUnreadable(self._data_dir, error) from error
+        try:
+            return self._fold()
+        except duckdb.Error as again:
+            raise TablesUnreadable(self._data_dir, again) from again
+
+    def _warn_of_damage(self) -> None:
+        """Say once of each entry of the tables' logs that the library passes over it."""
+        for table in TABLES:
+            for sentence in damaged_entries(self._lake.root / table / "_delta_log"):
+                if sentence not in self._told:
+                    self._told.add(sentence)
+                    log.warning("warning: %s; rows of %s may be missing: restore it from a backup", sentence, table)
 
     def _settle_much(self) -> None:
         """More facts than memory is for are settled first, unless another process is at it."""
@@ -168,8 +204,11 @@ class Tables:
 
 
 def rows(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    """All rows of an executed query, each an object by column name."""
-    names = [column[0] for column in result.description or []]
+    """All rows of an executed query, each an object by column name; one that is there already gets a number."""
+    names: list[str] = []
+    for name, *_ in result.description or []:
+        others = (f"{name}_{number}" for number in count(1))
+        names.append(name if name not in names else next(other for other in others if other not in names))
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 

@@ -186,7 +186,8 @@ def _decoded(file: ArchiveFile, decoder: msgspec.msgpack.Decoder[_T]) -> _T:
         with pa.input_stream(str(file.path), compression="zstd") as stream:
             return decoder.decode(stream.read())
     except (msgspec.MsgspecError, pa.ArrowInvalid, OSError) as error:
-        raise UnreadableArchive(f"{file.path} cannot be read: {error}") from error
+        mend = "restore it from a backup, or delete it: `pickwise replay` does without it then"
+        raise UnreadableArchive(f"{file.path} cannot be read: {error}; {mend}") from error
 
 
 def _put(path: Path, requests: Sequence[_Request]) -> None:

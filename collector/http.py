@@ -11,6 +11,7 @@ import msgspec
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException as StarletteException
@@ -27,6 +28,7 @@ from collector.problems import (
     invalid,
     outcome_of,
     overloaded,
+    render_invalid,
     render_unrouted,
 )
 from collector.reception import Reception, Signal, logs, metrics, traces
@@ -55,6 +57,7 @@ def add_collector(app: FastAPI, collector: Collector) -> None:
     """Give an application the routes of a started collector, and the keys and the refusals that go with them."""
     guard(app, collector.access)
     app.add_exception_handler(StarletteException, render_unrouted)
+    app.add_exception_handler(RequestValidationError, render_invalid)
     reception = Reception(collector)
     # Not in a router of their own, which would take its time to find them.
     _add_otlp(app.router, reception)

@@ -19,11 +19,12 @@ from urllib.parse import quote, unquote
 import msgspec
 import polars as pl
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from polars.datatypes import DataType, DataTypeClass
 
 from collector.durable import sync
+from collector.lake_log import damaged_entries
 from collector.lake_version import LakeFormatError, check_version, mark_version, read_version
 from collector.self_traces import traced
 from collector.tables import FACT_TABLES, SCHEMA_VERSION, TABLES
@@ -63,7 +64,7 @@ class _File(NamedTuple):
 class Lake:
     """Tables below ``data_dir/lake``. Safe to open from several processes; fact tables have one writer.
 
-    Raises LakeFormatError where a newer version wrote the tables.
+    Raises LakeFormatError where a newer version wrote the tables, and for a table whose log is damaged.
     """
 
     def __init__(self, data_dir: Path) -> None:
@@ -224,15 +225,21 @@ class Lake:
 
     def _open(self, table: str) -> DeltaTable | None:
         opened = self._tables.get(table)
-        if opened is None:
+        if opened is not None:
             try:
-                opened = DeltaTable(str(self.root / table))
-            except TableNotFoundError:
-                return None
-            self._tables[table] = opened
-        else:
-            opened.update_incremental()
-        return opened
+                opened.update_incremental()
+                return opened
+            except DeltaError:  # its log was tidied meanwhile, or is damaged: opening it tells
+                self._tables.pop(table, None)
+        path = self.root / table
+        try:
+            self._tables[table] = DeltaTable(str(path))
+        except TableNotFoundError:
+            return None
+        except DeltaError as error:
+            why = next(damaged_entries(path / "_delta_log"), str(error).splitlines()[0][:300])
+            raise LakeFormatError(f"the log of {path} can't be read ({why}): restore {path} from a backup") from error
+        return self._tables[table]
 
     # -- rows of single files ---------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ holds the folder next begins it again. So each must come to the same end however
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,10 @@ import msgspec
 from collector.durable import sync, write_whole
 
 _SUFFIX = ".json"
+#: Of requests that can't be read any more.
+DAMAGED = ".damaged"
+
+logger = logging.getLogger(__name__)
 
 
 class ReplayRequest(msgspec.Struct, tag="replay", frozen=True, kw_only=True):
@@ -95,6 +100,12 @@ class PendingRequests:
         return PendingRequest(path, request)
 
     def left(self) -> list[PendingRequest]:
-        """Those that an earlier process did not finish, in the order of their coming."""
-        paths = sorted(self._folder.glob(f"*{_SUFFIX}"))
-        return [PendingRequest(path, msgspec.json.decode(path.read_bytes(), type=Request)) for path in paths]
+        """Those that an earlier process did not finish, in the order of their coming; damaged ones are set aside."""
+        found = []
+        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
+            try:
+                found.append(PendingRequest(path, msgspec.json.decode(path.read_bytes(), type=Request)))
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                aside = path.rename(path.with_suffix(DAMAGED))
+                logger.error("%s is damaged (%s): ask again for what it asked for; kept as %s", path, error, aside)
+        return found

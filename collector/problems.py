@@ -9,6 +9,8 @@ from typing import Any
 
 from fastapi import HTTPException, Request, Response
 from fastapi.exception_handlers import http_exception_handler
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from google.protobuf import json_format
 from google.rpc import code_pb2, error_details_pb2, status_pb2
@@ -99,6 +101,8 @@ def problem_of(error: Exception) -> Problem | None:
             return unsupported(str(error))
         case UnknownSkill():
             return Problem(404, code_pb2.NOT_FOUND, str(error.args[0]))
+        case RequestValidationError():
+            return invalid(_expected(error))
         case CorruptBody() | BodyError() | OtlpError() | StrictRefusal() | BadProject():
             return invalid(str(error))
         case _:
@@ -132,6 +136,19 @@ async def render_unrouted(request: Request, error: Exception) -> Response:
     if media != PROTOBUF:
         return await http_exception_handler(request, error)
     return render(Problem(error.status_code, code_pb2.UNIMPLEMENTED, error.detail, dict(error.headers or {})), media)
+
+
+async def render_invalid(_request: Request, error: Exception) -> Response:
+    """A parameter of the wrong form, where the route is no StatusRoute: a sentence, as for all others."""
+    assert isinstance(error, RequestValidationError)
+    return JSONResponse({"detail": _expected(error)}, 400)
+
+
+def _expected(error: RequestValidationError) -> str:
+    """The first parameter that is wrong, what was expected and what came."""
+    wrong = error.errors()[0]
+    expected = wrong["msg"].removeprefix("Input should be ").removesuffix(", unable to interpret input")
+    return f"{wrong['loc'][-1]}: expected {expected}, got {wrong.get('input')!r:.80}"
 
 
 class StatusRoute(APIRoute):

@@ -27,6 +27,7 @@ from collector.dedup import KEY_COLUMNS, keys_of
 from collector.facts import Facts
 from collector.mapping import MAPPING_VERSION
 from collector.operations import ReplayRequest
+from collector.projects import project_of
 from collector.reobserve import Told, observed_again
 from collector.rows import Ledger, to_rows
 from collector.segment import Record
@@ -101,7 +102,11 @@ class Replay:
         chunk: list[ArchivedRequest] = []
         for file in archive.files(_moment(self._request.start)):
             try:
-                chunk += [found for found in archive.read(file) if self._is_meant(found.received_at)]
+                chunk += [
+                    found
+                    for found in archive.read(file)
+                    if self._is_meant(found.received_at) and self._items_meant(found)
+                ]
             except UnreadableArchive as error:
                 self._problem(str(error))
             if sum(len(found.items) for found in chunk) >= _CHUNK_ITEMS:
@@ -114,13 +119,20 @@ class Replay:
         start, end = self._request.start, self._request.end
         return (start is None or received_at >= start) and (end is None or received_at < end)
 
+    def _items_meant(self, request: ArchivedRequest) -> int:
+        """How many of its items are of the project: resources may name several in one request."""
+        wanted = self._request.project
+        if wanted is None:
+            return len(request.items)
+        return sum(project_of(item.held, request.project) == wanted for item in request.items)
+
     def _replace(self, chunk: list[ArchivedRequest]) -> None:
         found = _Found(self._request.project)
         for request in chunk:
             self._map(request, found)
         self._put(found)
         self.report.requests += len(chunk)
-        self.report.items += sum(len(request.items) for request in chunk)
+        self.report.items += sum(map(self._items_meant, chunk))
 
     def _map(self, request: ArchivedRequest, found: _Found) -> None:
         """Today's rows of a request. One that fails keeps the rows that it has."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import streamlit as st
 
+from analytics.segments_damage import mend_segments
 from dashboard import data, formats
 from pickwise.events import DEFAULT_PROJECT
 from pickwise.settings import load_settings
@@ -73,7 +76,8 @@ def data_dir() -> Path:
 
 def sidebar() -> None:
     """The pickers. Their values stand in the address, so that a link shows what its sender saw."""
-    projects = data.projects(data.source(data_dir())) or [DEFAULT_PROJECT]
+    with _told():
+        projects = data.projects(data.source(data_dir())) or [DEFAULT_PROJECT]
     with st.sidebar:
         st.selectbox("Project", projects, key=PROJECT_KEY, bind="query-params", index=_default_project(projects))
         st.selectbox("Window", list(WINDOWS), key=WINDOW_KEY, bind="query-params")
@@ -113,8 +117,26 @@ def _hour_of(time: datetime) -> datetime:
 
 def render(page: Callable[[Scope], Any]) -> None:
     """Show a page, again and again where that is wanted."""
-    every = REFRESH_S if st.session_state.get(REFRESH_KEY) else None
-    st.fragment(lambda: page(current()), run_every=every)()
+
+    def shown() -> None:
+        with _told():
+            page(current())
+
+    st.fragment(shown, run_every=REFRESH_S if st.session_state.get(REFRESH_KEY) else None)()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """A data folder that can't be read is said in a sentence; where only segments are damaged they are made again."""
+    try:
+        yield
+    except OSError as error:
+        st.error(str(error))
+        st.stop()
+    except duckdb.Error:
+        if not mend_segments(data_dir()):
+            raise
+        st.rerun()
 
 
 def _default_project(projects: list[str]) -> int:

@@ -172,7 +172,10 @@ def _play(stage: _Stage, console: Console, turns: int, after_turns: int, jobs: J
     night = int(turns * NIGHT_AT)
     with _timed(report, "logged turns"):
         start = time.time_ns()
-        _drive(driver, console, logged, slice(0, night), "logged", _Outage(stage, int(turns * OUTAGE_AT)))
+        outage = _Outage(stage, int(turns * OUTAGE_AT))
+        _drive(driver, console, logged, slice(0, night), "logged", outage)
+        with console.status("Waiting for the embedding model and the router"):
+            outage.end()
     _night(stage, console, jobs, report, "first night")
     with _timed(report, "more logged turns"):
         _drive(driver, console, logged, slice(night, turns), "logged")
@@ -284,6 +287,16 @@ class _Outage:
         if number - self._at >= OUTAGE_TURNS and self._seen():
             self._stage.embedder.down = False
             self.note = ""
+
+    def end(self) -> None:
+        """After the last turn: of few turns it lasts longer than they do. Then the router finds the model again."""
+        while self._stage.embedder.down:
+            self._stage.embedder.down = not self._seen()
+            time.sleep(OUTAGE_TURN_S)
+        deadline = time.monotonic() + OUTAGE_LONGEST_S
+        while self._stage.layer.router.degraded_reason is not None and time.monotonic() < deadline:
+            self._stage.layer.search("where is my parcel")  # one of these is the probe
+            time.sleep(PROBE_S / 10)
 
     def _seen(self) -> bool:
         """Whether the alert fires by now; asked once a second, true as well when it took too long."""

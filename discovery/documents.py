@@ -55,9 +55,18 @@ class PolledDocument(Generic[T]):
                 return self._poll()
             except (httpx.HTTPError, ValueError) as error:
                 if self.error is None:
-                    logger.warning("%s: %s; the last good version stays in use", self._path, error)
+                    self._tell(error)
                 self.error = f"{type(error).__name__}: {error}"
                 return False
+
+    def _tell(self, error: Exception) -> None:
+        if self.value is not None:
+            logger.warning("%s: %s; the last good version stays in use", self._path, error)
+        elif self._may_be_missing and isinstance(error, httpx.TimeoutException):
+            # The service makes the first one when it is asked for, which takes long where much has been logged.
+            logger.info("%s: not ready yet; asked for again", self._path)
+        else:
+            logger.warning("%s: %s; asked for again", self._path, error)
 
     def _poll(self) -> bool:
         response = self._http.get(self._path, headers={"If-None-Match": self._etag} if self._etag else {})

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from analytics.settle import remove_gone
+from collector.access import PROJECT_QUERY
 from collector.callers import Administrator, SenderOrReader
 from collector.flusher import Interrupted
 from collector.operations import ReplayRequest
@@ -60,6 +61,8 @@ def admin_router(collector: Collector) -> APIRouter:
         """Map the project's archived requests, received in [from, to), anew: `{"from", "to", "dry_run"}`, optional."""
         asked = await _asked(request, _Replay)
         start, end = _time("from", asked.start), _time("to", asked.end)
+        if start is not None and end is not None and end < start:
+            raise invalid(f"to: expected a time after from ({asked.start}), got {asked.end}")
         wanted = ReplayRequest(project=caller.project, start=start, end=end, dry_run=asked.dry_run)
         return await _report(await run_in_threadpool(collector.replay, wanted))
 
@@ -79,6 +82,10 @@ def admin_router(collector: Collector) -> APIRouter:
 
 async def _asked(request: Request, form: type[T]) -> T:
     """The body in its form; an empty one asks with what is assumed. Raises Problem, TooLarge."""
+    # One that is passed over would do in earnest what `?dry_run=true` asks to try.
+    misplaced = sorted({*request.query_params} - {PROJECT_QUERY})
+    if misplaced:
+        raise invalid(f"{misplaced[0]:.80}: expected in the JSON body; only {PROJECT_QUERY} may stand in the address")
     body = await read_body(request, _MAX_BODY_BYTES)
     try:
         return msgspec.json.decode(body or b"{}", type=form)

@@ -44,6 +44,7 @@ Project = Annotated[str, Depends(_project)]
 From = Annotated[str | None, Query(alias="from", description="first instant, RFC 3339 or Unix nanoseconds")]
 To = Annotated[str | None, Query(alias="to", description="end, exclusive")]
 By = Annotated[list[str], Query(description="grouping, repeated or comma-separated")]
+Judge = Annotated[bool, Query(description="count feedback with source = judge too")]
 
 
 _MEDIA_TYPES: dict[Form, str] = {"text": "text/plain", "markdown": "text/markdown", "html": "text/html"}
@@ -55,12 +56,21 @@ def answers_router(settings: Settings) -> APIRouter:
     tables = Tables(settings.data_dir)
 
     @router.get("/v1/metrics/{name}")
-    def read_metric(name: str, project: Project, start: From = None, to: To = None, by: By = []) -> Any:  # noqa: B006
+    def read_metric(
+        name: str,
+        project: Project,
+        start: From = None,
+        to: To = None,
+        by: By = [],  # noqa: B006
+        judge: Judge = False,
+    ) -> Any:
         if name not in BY_NAME:
             raise HTTPException(404, f"metric: expected one of {', '.join(BY_NAME)}; got {name!r}")
         window = _window(start, to)
         return _or_400(
-            lambda: metric(tables.connect(), name, project=project, start=window[0], end=window[1], by=_split(by))
+            lambda: metric(
+                tables.connect(), name, project=project, start=window[0], end=window[1], by=_split(by), judge=judge
+            )
         )
 
     @router.get("/v1/report", responses={200: {"content": {kind: {} for kind in _MEDIA_TYPES.values()}}})

@@ -15,6 +15,7 @@ from collector.archive import Archive
 from collector.dead_letters import Letter
 from collector.lake import Lake
 from collector.lake_version import LakeFormatError, check_version
+from collector.operations import DAMAGED
 from collector.segment import SUFFIX, LogFormatError, scan
 from collector.skill_changes import SKILLS
 from gateway.check import Check
@@ -131,6 +132,10 @@ def _retention(settings: Settings) -> Check:
 
 
 def _operations(data_dir: Path, is_held: bool) -> Iterator[Check]:
+    damaged = sorted((data_dir / "operations").glob(f"*{DAMAGED}"))
+    if damaged:
+        finding = f"{len(damaged)} requests to forget or replay were damaged before they were done, e.g. {damaged[0]}"
+        yield Check("damaged operations", "bad", finding, "ask again for what was asked, then delete the file")
     waiting = len(list((data_dir / "operations").glob("*.json")))
     if waiting and not is_held:
         finding = f"{waiting} of forget and replay were asked for and are not done"

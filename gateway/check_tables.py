@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import msgspec
 from deltalake.exceptions import DeltaError
 
+from analytics.segments import SegmentStore
+from analytics.segments_damage import damaged_files
 from collector.lake import Lake
+from collector.lake_log import damaged_entries
 from collector.tables import TABLES
 from gateway.check import Check
 
@@ -21,7 +23,7 @@ def tables_checks(data_dir: Path) -> Iterator[Check]:
     lake = Lake(data_dir)
     present = []
     for table in TABLES:
-        damaged = next(_damaged_entries(lake.root / table / "_delta_log"), None)
+        damaged = next(damaged_entries(lake.root / table / "_delta_log"), None)
         if damaged is not None:
             yield Check(f"table {table}", "bad", damaged, f"{_RESTORE}; until then rows may be missing")
             continue
@@ -49,24 +51,13 @@ def _files(table: str, names: Iterable[str]) -> Iterator[Check]:
         yield Check(f"table {table}", "bad", finding, "restore them from a backup")
 
 
-def _damaged_entries(log: Path) -> Iterator[str]:
-    """A sentence for each entry of a table's log that is not whole: readers may pass over it in silence."""
-    for entry in sorted(log.glob("*.json")):
-        try:
-            for line in entry.read_bytes().splitlines():
-                msgspec.json.decode(line)
-        except FileNotFoundError:  # tidied up just now
-            continue
-        except msgspec.DecodeError as error:
-            yield f"{entry} is damaged: {error}"
-
-
 def _settled(data_dir: Path) -> Iterator[Check]:
-    folder = data_dir / "settled"
-    damaged = [file for file in sorted(folder.glob("*.parquet")) if not _is_whole(file)]
+    store = SegmentStore(data_dir)
+    damaged = damaged_files(store)
     if damaged:
-        finding = f"{len(damaged)} files are damaged, e.g. {damaged[0]}: no Parquet"
-        yield Check("settled", "bad", finding, f"stop the service and delete {folder}: it is made again")
+        finding = f"{len(damaged)} files are damaged, e.g. {store.path(damaged[0])}"
+        mend = "check the disk; what needs them next sets them aside and folds the tables again"
+        yield Check("settled", "bad", finding, mend)
 
 
 def _is_whole(file: Path) -> bool:

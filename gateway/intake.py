@@ -159,11 +159,11 @@ class _Remote:
         if answer.is_error:
             mend = _KEY_HINTS.get(answer.status_code, "")
             raise ServiceRefused(
-                f"the service at {self._client.base_url} answered {answer.status_code}: {_reason(answer)}{mend}"
+                f"the service at {self._client.base_url} answered {answer.status_code}: {reason(answer)}{mend}"
             )
 
 
-def _reason(answer: httpx.Response) -> str:
+def reason(answer: httpx.Response) -> str:
     """The service's sentence, where it says one."""
     try:
         return str(answer.json()["message"])

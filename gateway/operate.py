@@ -15,7 +15,7 @@ from collector.lock import FolderHeld, holder
 from collector.operations import ReplayRequest
 from collector.projects import is_project
 from collector.service import Collector
-from gateway.intake import ServiceRefused, key_header, service_url
+from gateway.intake import ServiceRefused, key_header, reason, service_url
 from pickwise.settings import Settings
 
 _KEY_HINTS = {
@@ -78,7 +78,9 @@ def _operate(
         answer = client.post(path, json=body)
     if answer.is_error:
         mend = _KEY_HINTS.get(answer.status_code, "")
-        raise ServiceRefused(f"the service at {service_url(held)} answered {answer.status_code}: {answer.text}{mend}")
+        raise ServiceRefused(
+            f"the service at {service_url(held)} answered {answer.status_code}: {reason(answer)}{mend}"
+        )
     document: dict[str, Any] = answer.json()
     return document
 

@@ -9,7 +9,7 @@ import hashlib
 import math
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -283,10 +283,25 @@ def decode_event(raw: object) -> tuple[Event, int]:
     try:
         event = msgspec.convert(raw, event_type)
     except msgspec.ValidationError as error:
-        raise EventError(plain_reason(str(error))) from error
+        raise EventError(reason_of(error, event_type)) from error
     parse_time(event.time)
     unknown = sum(1 for key in raw if key not in KNOWN_FIELDS[event_type.type_name])
     return event, unknown
+
+
+def reason_of(error: msgspec.ValidationError, form: type[msgspec.Struct]) -> str:
+    """Why a value has not the form; with the words that a field takes, where it has another one."""
+    reason = plain_reason(str(error))
+    field, separator, got = reason.partition(": invalid enum value ")
+    words = _words(form, field) if separator else ()
+    return f"{field}: expected one of {', '.join(words)}; got {got:.60}" if words else reason
+
+
+def _words(form: type[msgspec.Struct], field: str) -> tuple[str, ...]:
+    """Those of a field that is one of a few words, or null."""
+    hint = get_type_hints(form).get(field)
+    literals = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
+    return get_args(literals[0]) if literals else ()
 
 
 def plain_reason(message: str) -> str:

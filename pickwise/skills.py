@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from pickwise.events import EventError, SkillId, parse_time, plain_reason
+from pickwise.events import EventError, SkillId, parse_time, reason_of
 
 SkillKind = Literal["function", "mcp", "skill"]
 Freshness = Literal["ok", "degraded", "down"]
@@ -89,6 +89,9 @@ def decode_skill(raw: object) -> tuple[Skill, int]:
     try:
         skill = msgspec.convert({"type": "skill", **raw}, Skill)
     except msgspec.ValidationError as error:
-        raise EventError(plain_reason(str(error))) from error
-    parse_time(skill.valid_from)
+        raise EventError(reason_of(error, Skill)) from error
+    try:
+        parse_time(skill.valid_from)
+    except EventError as error:
+        raise EventError(f"valid_from: {str(error).removeprefix('time: ')}") from error
     return skill, sum(1 for key in raw if key not in _FIELDS)

@@ -6,15 +6,16 @@ from analytics.metrics.declarations import DECISIONS, GROUPINGS, METRICS, Metric
 
 _HEAD = """# Metrics
 
-Written from `analytics/metrics/declarations.py` by `python -m analytics.metrics.document > docs/metrics.md`.
+Written from `analytics/metrics/declarations.py` by `make docs`.
 
 Ask with `pickwise metrics NAME [--by GROUPING …]` or `GET /v1/metrics/NAME?from&to&by&project`. Windows are
 [from, to) by event time. Every value comes with `n`, its denominator; with n = 0 the value is null. Rates are fractions
 with a 95 % Wilson interval (`low`, `high`); what is measured against [labels](labels.md) has a bootstrap interval over
 queries. Groupings may be combined; one that a metric does not support is an error
 that lists those it does. Final answers (`closing` selections) are no decisions and are left out where it says so.
-Feedback of judges is left out unless asked for. Rows by `cluster` have its `cluster_name` too: the id stays, a name may
-change; queries that fewer than 3 selections of their cluster asked are in none (docs/nightly.md).
+Feedback of judges is left out unless asked for (`--judge`, `?judge=true`). Rows by `cluster` have its `cluster_name`
+too: the id stays, a name may change; queries that fewer than 3 selections of their cluster asked are in none
+(docs/nightly.md).
 """
 
 _CONFUSION = """## Confusion
@@ -53,7 +54,3 @@ def _groupings() -> str:
         marks = " | ".join("×" if column in metric.groupings else "" for column in GROUPINGS)
         lines.append(f"| `{metric.name}` | {marks} | {metric.skill} |")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(metrics_document(), end="")

@@ -8,11 +8,10 @@ from importlib import metadata
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from pickwise.cli import answers, chains, data, keys, labels, learn, lifecycle, registry, run, weights
-from pickwise.cli.options import UserError, console
+from pickwise.cli.options import PlainConsole, UserError, console
 
 app = typer.Typer(
     name="pickwise",
@@ -51,8 +50,19 @@ def main() -> None:
         _fail(str(error))
     except sqlite3.DatabaseError as error:
         _fail(f"a database in the data folder can't be read ({error}): `pickwise doctor` says which, and the mend")
+    except Exception as error:
+        if not _is_of_duckdb(error):
+            raise
+        why = str(error).splitlines()[0]
+        _fail(f"a file in the data folder can't be read ({why}): `pickwise doctor` says which, and the mend")
+
+
+def _is_of_duckdb(error: Exception) -> bool:
+    """Without importing it, which takes a while, for those who don't."""
+    duckdb = sys.modules.get("duckdb")
+    return duckdb is not None and isinstance(error, duckdb.Error)
 
 
 def _fail(message: str) -> NoReturn:
-    Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(message)}", soft_wrap=True)
+    PlainConsole(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(message)}", soft_wrap=True)
     sys.exit(1)

@@ -48,6 +48,7 @@ def metrics(
     start: From = None,
     to: To = None,
     by: By = None,
+    judge: Annotated[bool, typer.Option("--judge", help="count feedback with source = judge too")] = False,
     as_json: AsJson = False,
 ) -> None:
     """One metric, with its denominator and interval; grouped if asked.
@@ -65,7 +66,7 @@ def metrics(
     begin, end = window(start, to)
     tables = Tables(settings.data_dir).connect()
     try:
-        document = metric(tables, name, project=project, start=begin, end=end, by=split(by))
+        document = metric(tables, name, project=project, start=begin, end=end, by=split(by), judge=judge)
     except MetricError as error:
         raise UserError(str(error)) from error
     if as_json:

@@ -143,8 +143,11 @@ def export(
     from analytics.tables import Tables
 
     connection = Tables(existing(settings_from(data_dir=data_dir)).data_dir).connect()
-    for path, rows in tables_export.export(connection, target, format_.value, project):
-        console.print(f"{path}  {rows:,} rows", soft_wrap=True, markup=False)
+    try:
+        for path, rows in tables_export.export(connection, target, format_.value, project):
+            console.print(f"{path}  {rows:,} rows", soft_wrap=True, markup=False)
+    except OSError as error:
+        raise UserError(f"TARGET: {target} can't be written: {error.strerror or error}") from error
 
 
 def sql(

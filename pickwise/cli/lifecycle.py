@@ -16,6 +16,7 @@ from pickwise.cli.options import (
     Project,
     UserError,
     console,
+    instants,
     print_json,
     remarks,
     say_without_effect,
@@ -23,7 +24,6 @@ from pickwise.cli.options import (
     writable,
     wrong_folder,
 )
-from pickwise.events import EventError, parse_instant
 from pickwise.settings import Settings
 
 #: What the numbers count, as `pickwise sql` shows fewer.
@@ -56,9 +56,8 @@ def replay(
     from gateway import operate
     from gateway.in_force import MAPPING
 
-    request = ReplayRequest(
-        project=project, start=_instant("--from", start), end=_instant("--to", end), dry_run=dry_run
-    )
+    begin, until = instants(start, end)
+    request = ReplayRequest(project=project, start=begin, end=until, dry_run=dry_run)
     settings = _settings(data_dir)
     say_without_effect(settings, MAPPING, project)
     report = _done(lambda: operate.replay(settings, project, request))
@@ -176,12 +175,3 @@ def _done(operation: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return operation()
     except (FolderHeld, ServiceRefused, Interrupted) as error:
         raise UserError(str(error)) from error
-
-
-def _instant(name: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return parse_instant(text)
-    except EventError as error:
-        raise UserError(f"{name}: {str(error).removeprefix('time: ')}") from error

@@ -14,15 +14,25 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
+from rich.text import Text
 
+from analytics.plain import plain
 from pickwise.events import DEFAULT_PROJECT, EventError, as_datetime, parse_instant
 from pickwise.settings import SUPERVISED, Settings, SettingsError, load_settings, unknown_variables
 
+
+class PlainConsole(Console):
+    """Shows names and texts, which come from outside, without what would move the cursor of a terminal."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str("\n".join(map(plain, text.split("\n"))), **options)
+
+
 #: Into a pipe or a file nothing is cut to a terminal's width.
 _PIPE_WIDTH = 1000
-console = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH)
+console = PlainConsole(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH)
 #: Progress and remarks, so that standard output holds the answer alone.
-remarks = Console(stderr=True, highlight=False)
+remarks = PlainConsole(stderr=True, highlight=False)
 
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", help="the data folder (PICKWISE_DATA_DIR; default ./pickwise-data)")
@@ -121,6 +131,15 @@ def say_without_effect(settings: Settings, names: Sequence[str], project: str) -
 
 def window(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
     """The bounds of a window. Raises UserError for one that is no time, or that ends before it begins."""
+    first, last = instants(start, end)
+    return (
+        None if first is None else as_datetime(first),
+        None if last is None else as_datetime(last),
+    )
+
+
+def instants(start: str | None, end: str | None) -> tuple[int | None, int | None]:
+    """The same in Unix nanoseconds."""
     first, last = _instant("--from", start), _instant("--to", end)
     if first is not None and last is not None and last < first:
         raise UserError(f"--to: expected a time after --from ({start}), got {end}")
@@ -145,11 +164,10 @@ def print_json(value: Any) -> None:
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode() + "\n")
 
 
-def _instant(name: str, value: str | None) -> datetime | None:
+def _instant(name: str, value: str | None) -> int | None:
     if value is None:
         return None
     try:
-        nanoseconds = parse_instant(value)
+        return parse_instant(value)
     except EventError as error:
         raise UserError(f"{name}: {str(error).removeprefix('time: ')}") from error
-    return None if nanoseconds is None else as_datetime(nanoseconds)

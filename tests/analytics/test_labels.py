@@ -108,6 +108,16 @@ def test_a_control_state_that_cannot_be_read_costs_no_metric(tmp_path: Path, cap
     assert "could not be read" in caplog.text
 
 
+def test_a_damaged_control_state_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "control.sqlite"
+    for content in (b"no database" * 900, b"SQLite format 3\0" + b"\xaa" * 9000):
+        path.write_bytes(content)
+        with pytest.raises(
+            labels_imported.LabelsUnreadable, match=r"control\.sqlite is damaged .*: restore it from a backup"
+        ):
+            labels_imported.imported(tmp_path)
+
+
 def evaluation(at: float, **results: Result) -> Evaluation:
     return Evaluation(evaluated_at=at, what={"weights_version": "w"}, metrics=[{"metric": "mrr"}], results=results)
 

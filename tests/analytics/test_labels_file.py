@@ -124,7 +124,11 @@ def test_a_header_without_the_columns_is_told(tmp_path: Path) -> None:
     assert found.labels == []
     assert said(found)[0].startswith("1: query: expected a header with the columns query, expected")
     assert "got 'question, skill'" in said(found)[0]
-    assert read(tmp_path, "empty.csv", "").labels == []
+    for nothing in ("", "\n"):
+        found = read(tmp_path, "empty.csv", nothing)
+        assert found.labels == []
+        assert said(found)[0].startswith("1: query: expected a header with the columns")
+        assert said(found)[0].endswith("got nothing")
 
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1, max_size=20).filter(str.strip)

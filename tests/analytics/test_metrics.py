@@ -352,4 +352,4 @@ def test_every_sql_file_is_declared() -> None:
 
 def test_the_page_of_metrics_is_current() -> None:
     page = Path(__file__).parents[2] / "docs" / "metrics.md"
-    assert page.read_text() == metrics_document(), "run: python -m analytics.metrics.document > docs/metrics.md"
+    assert page.read_text() == metrics_document(), "run: make docs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from hypothesis import strategies as st
 from analytics import merge as merging
 from analytics import settle as settling
 from analytics.segments import Manifest, SegmentStore
+from analytics.segments_damage import damaged_files, mend_segments
 from analytics.settle import Settling, settle
-from analytics.tables import PUBLIC
+from analytics.tables import PUBLIC, TablesUnreadable
+from collector.lake_version import LakeFormatError
 from collector.tables import FACT_TABLES
 from tests.analytics.conftest import Fact, House, at, entry, fact, moment
 from tests.analytics.fact_worlds import WORLDS, in_projects
@@ -250,3 +253,89 @@ def test_the_folder_may_be_named_in_any_way(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir("/")
     found = House(tmp_path / "data")
     assert [row["event_id"] for row in found.rows("select event_id from selections order by 1")] == ["a", "b"]
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+def _spoil(path: Path) -> None:
+    """Its ends stay, so only who reads it through sees it."""
+    content = path.read_bytes()
+    path.write_bytes(content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2 :])
+
+
+_DAMAGE: dict[str, Callable[[Path], object]] = {
+    "cut": _cut,
+    "other bytes": lambda path: path.write_bytes(b"\x01\x02" * 900),
+    "empty": lambda path: path.write_bytes(b""),
+    "gone": Path.unlink,
+    "spoiled within": _spoil,
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "damage"),
+    [
+        ("selections", "cut"),
+        ("calls", "spoiled within"),
+        ("links", "other bytes"),
+        ("rollups", "gone"),
+        ("registry", "empty"),
+    ],
+)
+def test_damaged_segments_are_set_aside_and_folded_again(house: House, tmp_path: Path, table: str, damage: str) -> None:
+    house.write(entry("search"), selection("a"), call("b", "a"))
+    settle(house.folder)
+    _DAMAGE[damage](next((house.folder / "settled").glob(f"{table}-*.parquet")))
+    assert damaged_files(SegmentStore(house.folder))
+    house.write(selection("c"), call("d", "c"))
+    settle(house.folder)  # that which needs the file mends it, else the next reading does
+    mend_segments(house.folder)
+    same_as_whole(house, tmp_path / "whole")
+    settle(house.folder)
+    assert manifest(house).segments
+    assert damaged_files(SegmentStore(house.folder)) == []
+    same_as_whole(house, tmp_path / "again")
+
+
+@pytest.mark.parametrize("damage", ["cut", "other bytes", "empty", "gone"])
+def test_a_reading_that_finds_segments_damaged_does_without(house: House, tmp_path: Path, damage: str) -> None:
+    house.write(entry("search"), selection("a"), call("b", "a"))
+    settle(house.folder)
+    _DAMAGE[damage](next((house.folder / "settled").glob("calls-*.parquet")))
+    house.write(selection("c"), call("d", "c"))
+    same_as_whole(house, tmp_path / "whole")
+    assert manifest(house).segments == []
+
+
+def test_damaged_rows_of_the_lake_are_told_and_leave_the_segments_alone(house: House) -> None:
+    house.write(entry("search"), selection("a"))
+    settle(house.folder)
+    house.write(call("b", "a"))
+    _cut(Path(house.lake.files("calls")[0]))
+    with pytest.raises(TablesUnreadable, match="`pickwise doctor` says which file"):
+        house.tables.connect()
+    assert manifest(house).segments
+
+
+def test_an_entry_that_the_library_passes_over_is_said_once(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    for name in "abc":
+        house.write(selection(name))
+    log = house.folder / "lake" / "selections" / "_delta_log"
+    (log / f"{1:020d}.json").write_bytes(b"")
+    assert len(house.rows("from selections")) == 2
+    assert f"{log / f'{1:020d}.json'} is damaged: it is empty; rows of selections may be missing" in caplog.text
+    caplog.clear()
+    house.write(selection("d"))
+    assert len(house.rows("from selections")) == 3
+    assert "damaged" not in caplog.text
+
+
+def test_a_log_that_the_library_refuses_is_named(house: House) -> None:
+    for name in "ab":
+        house.write(selection(name))
+    entry_of_b = house.folder / "lake" / "selections" / "_delta_log" / f"{1:020d}.json"
+    entry_of_b.write_bytes(entry_of_b.read_bytes()[:50])
+    with pytest.raises(LakeFormatError, match=r"the log of .*/lake/selections can't be read .* from a backup"):
+        House(house.folder).tables.connect()

@@ -426,6 +426,11 @@ def test_sql_only_reads_and_says_what_is_wrong(house: House, query: str, reason:
         house.tables.sql(query)
 
 
+def test_columns_of_the_same_name_are_all_there(house: House) -> None:
+    found = house.rows("select 1 as a, 2 as a, 3 as a_1, 4 as b, 5 as a")
+    assert found == [{"a": 1, "a_1": 2, "a_1_1": 3, "b": 4, "a_2": 5}]
+
+
 # --- The order of arrival never matters.
 
 

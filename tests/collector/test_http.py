@@ -300,6 +300,9 @@ def test_registry_refusals(client: TestClient) -> None:
     assert client.put("/v1/registry", content=b"x", headers=JSON).status_code == 400
     assert client.put("/v1/registry", json=[{"kind": "mcp"}]).status_code == 400
     assert client.post("/v1/registry", json={"skill_id": "z"}, params={"strict": True}).status_code == 400
+    for ask in (client.put, client.post):
+        answer = ask("/v1/registry", json={"skill_id": "z"}, params={"strict": "x"})
+        assert (answer.status_code, answer.json()["message"]) == (400, "strict: expected a valid boolean, got 'x'")
     assert client.get("/v1/registry", params={"at": "yesterday"}).status_code == 400
     assert [skill["skill_id"] for skill in client.get("/v1/registry").json()["skills"]] == ["a"]
 

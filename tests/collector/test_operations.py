@@ -63,6 +63,20 @@ def test_requests_survive_the_process_in_their_order(tmp_path: Path) -> None:
     assert list((tmp_path / "operations").iterdir()) == []
 
 
+@pytest.mark.parametrize("content", [b"", b"{x", b"\xff", b'{"type": "forget"}', b'{"type": "other"}', bytes(40)])
+def test_a_damaged_request_is_set_aside_and_stops_nothing(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    pending = PendingRequests(tmp_path / "operations")
+    pending.add(ReplayRequest(project="p"))
+    damaged = tmp_path / "operations" / f"{1:020d}.json"
+    damaged.write_bytes(content)
+    assert [found.request for found in pending.left()] == [ReplayRequest(project="p")]
+    assert f"{damaged} is damaged" in caplog.text
+    assert damaged.with_suffix(".damaged").read_bytes() == content
+    assert [found.request for found in pending.left()] == [ReplayRequest(project="p")]
+
+
 def test_one_after_the_other_each_to_its_end(collector: Collector) -> None:
     operations = [Steps() for _ in range(3)]
     futures = [collector.flusher.submit(operation) for operation in operations]

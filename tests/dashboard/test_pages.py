@@ -9,12 +9,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
+from shutil import copytree
 
 import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from analytics import nightly
+from analytics.settle import settle
 from collector.lake import Lake
 from dashboard import data
 from dashboard.links import CONFUSED, QUESTIONS, SELECTIONS_LIST, SKILLS_LIST
@@ -240,3 +242,35 @@ def test_weights_are_shown_with_their_reasons(open_page: Open, seeded: Seeded) -
     called = {event["call_id"] for event in seeded.of_type("call") if event["skill_id"] == "docs.read"}
     row = next(line for line in text.split("<tr") if "docs.read" in line)
     assert f"of {len(called)}<" in row, (row, finished)
+
+
+PAGES = ("overview", "skill", "selection", "weights", "alerts")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_damaged_log_of_a_table_is_said_in_a_sentence(
+    open_page: Open, seeded: Seeded, tmp_path: Path, page: str
+) -> None:
+    folder = Path(copytree(seeded.data_dir, tmp_path / "damaged"))
+    for entry in (folder / "lake" / "calls" / "_delta_log").glob("*.json"):
+        entry.write_bytes(entry.read_bytes()[:50])
+    app = open_page(page, folder)
+    assert not app.exception
+    (said,) = {error.value for error in app.error}
+    assert "lake/calls can't be read" in said
+    assert "from a backup" in said
+
+
+def test_damaged_segments_are_made_again(open_page: Open, seeded: Seeded, tmp_path: Path) -> None:
+    folder = Path(copytree(seeded.data_dir, tmp_path / "damaged"))
+    settle(folder)
+    expected = html(open_page("overview", folder))
+    for file in (folder / "settled").glob("selections-*.parquet"):
+        content = file.read_bytes()
+        file.write_bytes(content[:4] + bytes(len(content) - 12) + content[-8:])
+    data.projects.clear()
+    for page in ("selection", "overview"):
+        app = open_page(page, folder)
+        assert not app.exception
+        assert not app.error
+    assert html(app) == expected

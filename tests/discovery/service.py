@@ -20,6 +20,7 @@ class Service:
     documents: dict[str, Any] = field(default_factory=dict)
     status: int = 200
     delay_s: float = 0.0
+    get_delay_s: float = 0.0
     rank: Any = None
     recall: Any = None
     log: list[tuple[str, int]] = field(default_factory=list)
@@ -37,6 +38,7 @@ def service(**fields: Any) -> Iterator[Service]:
 
         def do_GET(self) -> None:
             state.headers.append(dict(self.headers.items()))
+            time.sleep(state.get_delay_s)
             document = state.documents.get(self.path)
             body = document if isinstance(document, bytes) else json.dumps(document).encode()
             etag = f'"{hashlib.sha256(body).hexdigest()}"'

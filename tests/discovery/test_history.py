@@ -50,6 +50,25 @@ def test_a_file_of_another_form_is_refused_by_name(tmp_path: Path) -> None:
         decode_history(b"no Arrow")
 
 
+def test_the_first_one_may_take_its_time_without_alarm(
+    server: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    server.documents[ARTEFACT_PATH], server.get_delay_s = written(tmp_path / "service"), 0.5
+    client = HistoryClient(httpx.Client(base_url=server.url, timeout=0.1))
+    assert not client.refresh()
+    assert not client.refresh()
+    told = [(record.levelname, record.getMessage()) for record in caplog.records if record.name.startswith("discovery")]
+    assert told == [("INFO", f"{ARTEFACT_PATH}: not ready yet; asked for again")]
+    server.get_delay_s = 0.0
+    assert client.refresh()
+    caplog.clear()
+    server.get_delay_s = 0.5
+    assert not client.refresh()  # one that was there and is not told again is worth a warning
+    assert [record.levelname for record in caplog.records if record.name.startswith("discovery")] == ["WARNING"]
+    assert client.value is not None
+
+
 def test_the_last_good_one_is_kept_also_on_disk(server: Service, tmp_path: Path) -> None:
     http, kept = httpx.Client(base_url=server.url), tmp_path / "history.arrow"
     client = HistoryClient(http, kept)

@@ -75,7 +75,15 @@ def test_retention_without_an_age_removes_nothing(client: TestClient) -> None:
         ("/v1/replay", "{", "expected a JSON object"),
         ("/v1/replay", '{"from": "yesterday"}', "from: expected RFC 3339"),
         ("/v1/replay", '{"since": 1}', "unknown field `since`"),
+        (
+            "/v1/replay",
+            '{"from": "2026-02-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"}',
+            "to: expected a time after from",
+        ),
         ("/v1/retention", '{"dry_run": "yes"}', "dry_run: expected `bool`"),
+        ("/v1/forget?session_id=s", "", "session_id: expected in the JSON body"),
+        ("/v1/replay?dry_run=true", "", "dry_run: expected in the JSON body"),
+        ("/v1/retention?project=p&dry_run=true", "{}", "dry_run: expected in the JSON body"),
     ],
 )
 def test_a_wrong_request_is_told_what_was_expected(client: TestClient, path: str, content: str, words: str) -> None:

@@ -92,6 +92,8 @@ def test_groupings_repeated_or_with_commas(loaded: TestClient) -> None:
         ("/v1/metrics/acceptance_rate?by=colour", 400, "colour"),
         ("/v1/metrics/acceptance_rate?from=yesterday", 400, "from"),
         ("/v1/report?by=colour", 400, "colour"),
+        ("/v1/report?format=pdf", 400, "format: expected 'json', 'text', 'markdown' or 'html', got 'pdf'"),
+        ("/v1/report?format=", 400, "format: expected 'json'"),
         ("/v1/skills/nobody", 404, "nobody"),
         ("/v1/selections/none", 404, "none"),
     ],
@@ -100,6 +102,17 @@ def test_errors_name_what_was_expected(loaded: TestClient, path: str, status: in
     answer = loaded.get(path)
     assert answer.status_code == status
     assert says in answer.json()["detail"]
+
+
+def test_verdicts_of_judges_count_where_they_are_asked_for(loaded: TestClient) -> None:
+    verdict = {"type": "feedback", "event_id": "f", "selection_id": "a", "kind": "wrong_skill", "source": "judge"}
+    assert loaded.post("/v1/events", json=[verdict]).json()["accepted"] == 1
+    loaded.post("/v1/refresh")
+    told = {
+        asked: loaded.get(f"/v1/metrics/corrected_rate{asked}").json()["rows"][0]["value"]
+        for asked in ("", "?judge=false", "?judge=true")
+    }
+    assert told == {"": 0, "?judge=false": 0, "?judge=true": 0.5}
 
 
 def test_latencies_have_the_stage_call(loaded: TestClient) -> None:
@@ -152,7 +165,6 @@ def test_the_report_in_other_forms(loaded: TestClient, form: str, media_type: st
     assert "top1_acceptance_rate" in answer.text
     assert "m2" in answer.text
     assert loaded.get("/v1/report?format=json").json() == loaded.get("/v1/report").json()
-    assert loaded.get("/v1/report?format=pdf").status_code == 422
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics/acceptance_rate", "/v1/report", "/v1/skills/mail"])

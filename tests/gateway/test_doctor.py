@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from analytics.settle import settle
 from collector.lock import FolderLock
+from collector.operations import PendingRequests
 from gateway.doctor import examine
 from pickwise.settings import Settings
 from ranker.weights_document import ServedModel, content_version, empty
@@ -95,17 +97,35 @@ def test_damaged_table_files_are_named(client: TestClient, settings: Settings) -
         client.post("/v1/events", json=[{"type": "call", "skill_id": skill, "ok": True}])
         client.post("/v1/refresh")
     assert not [check for check in checks(examine(settings.data_dir)).values() if check["state"] == "bad"]
+    assert settle(settings.data_dir) == 1
     settled = settings.data_dir / "settled" / "calls-1.parquet"
-    settled.parent.mkdir(exist_ok=True)
-    settled.write_bytes(b"PAR1 cut")
+    settled.write_bytes(settled.read_bytes()[:-4])
     file, *_ = settings.data_dir.glob("lake/calls/*/*/*.parquet")
     file.write_bytes(file.read_bytes()[:-4])
     found = checks(examine(settings.data_dir))
     assert f"1 files are damaged, e.g. {file.resolve()}" in found["table calls"]["finding"]
-    assert f"delete {settled.parent}" in found["settled"]["mend"]
+    assert found["settled"]["finding"] == f"1 files are damaged, e.g. {settled.resolve()}"
+    log = settings.data_dir / "lake" / "calls" / "_delta_log"
+    entry = max(log.glob("*.json"))
+    whole = entry.read_bytes()
+    entry.write_bytes(b"")
+    assert checks(examine(settings.data_dir))["table calls"]["finding"].endswith(
+        f"{entry.name} is damaged: it is empty"
+    )
+    entry.write_bytes(whole)
     entry = max((settings.data_dir / "lake" / "calls" / "_delta_log").glob("*.json"))
     entry.write_bytes(entry.read_bytes()[:30])
     assert f"{entry.resolve()} is damaged" in checks(examine(settings.data_dir))["table calls"]["finding"]
+
+
+def test_a_request_that_was_damaged_before_it_was_done_is_named(tmp_path: Path) -> None:
+    asked = tmp_path / "operations" / "1.json"
+    asked.parent.mkdir()
+    asked.write_bytes(b"{x")
+    assert PendingRequests(asked.parent).left() == []
+    check = checks(examine(tmp_path))["damaged operations"]
+    assert check["state"] == "bad"
+    assert str(asked.with_suffix(".damaged")) in check["finding"]
 
 
 def test_a_damaged_control_state_is_named_and_the_rest_is_looked_at(tmp_path: Path) -> None:

@@ -147,6 +147,16 @@ def test_a_slow_flush_interval_is_found_by_its_lag(tmp_path: Path, monkeypatch: 
     assert "flush_interval_s, now 3.2" in checks["lag"]["mend"]
 
 
+def test_the_lag_of_few_commits_is_no_fault(tmp_path: Path) -> None:
+    with serving(tmp_path / "d") as service:
+        for commits, expected in ((3, "note"), (200, "bad")):
+            for _ in range(commits):
+                service.collector.telemetry.lag.observe(8.0)
+            checks = found(tmp_path / "d")
+            assert state(checks, "lag") == expected
+            assert ("of 3 commits" in checks["lag"]["finding"]) == (expected == "note")
+
+
 def test_commits_that_fail_and_a_backlog_that_stands_still(tmp_path: Path) -> None:
     with serving(tmp_path / "d") as service:
         blocked = tmp_path / "d/lake/calls"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +101,8 @@ def test_train_prints_its_decision_and_nothing_else(tmp_path: Path) -> None:
         (["nightly", "--date", "2200-01-01"], "date"),
         (["nightly", "--date", "0001-01-01"], "date"),
         (["sql", 'select * from "[/bold]"'], "[/bold]"),
-        (["export", __file__], "File exists"),
-        (["export", "/proc/nowhere"], "/proc/nowhere"),
+        (["export", __file__], "can't be written: File exists"),
+        (["export", "/proc/nowhere"], "TARGET: /proc/nowhere can't be written: No such file"),
         (["collect", "--host", "0.0.0.0"], "--insecure"),
         (["dashboard", "--host", "0.0.0.0"], "--insecure"),
         (["collect", "--host", "nohost.invalid"], "can't be resolved"),
@@ -231,6 +232,8 @@ def test_nothing_to_forget_and_nothing_to_replay_are_said(tmp_path: Path) -> Non
     done = runner.invoke(app, ["replay", "--from", "2100-01-01T00:00:00Z", *folder])
     assert (done.exit_code, done.stdout[:40]) == (0, "No archived request lies in that window:")
     assert "of project default is kept" in runner.invoke(app, ["replay", *folder]).stdout
+    done = runner.invoke(app, ["replay", "--from", "2026-02-01T00:00:00Z", "--to", "2026-01-01T00:00:00Z", *folder])
+    assert (done.exit_code, str(done.exception)[:35]) == (1, "--to: expected a time after --from ")
 
 
 def test_forget_counts_stored_rows_and_says_so(tmp_path: Path) -> None:
@@ -347,3 +350,37 @@ def test_an_import_with_nothing_good_exits_1_and_names_the_line(tmp_path: Path) 
     (problem,) = json.loads(done.stdout)["problems"]
     assert "events.jsonl:1" in problem
     assert "skill_id" in problem
+
+
+_HOSTILE = "a\x1b[31mb\x1b]0;title\x07\u202ec\x9b1m\rd"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sql", "select skill_id, error_message, agent from calls"],
+        ["sql", "select *, 'x' as y from calls"],
+        ["sql", f'select * from "{_HOSTILE}"'],
+        ["metrics", "failed_tool_rate", "--by", "skill,agent"],
+        ["report", "--by", "agent"],
+        ["weights", "show"],
+        ["registry", "review"],
+        ["forget", "--session", _HOSTILE],
+        ["confusion", "--skill", _HOSTILE],
+    ],
+)
+def test_text_from_outside_moves_no_cursor(
+    tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events, entries, folder = tmp_path / "events.jsonl", tmp_path / "skills.jsonl", ["--data-dir", str(tmp_path / "d")]
+    call = {"type": "call", "event_id": "c", "skill_id": _HOSTILE, "agent": _HOSTILE, "ok": False}
+    events.write_text(json.dumps(call | {"error_message": _HOSTILE, "time": "2026-01-01T00:00:00Z"}))
+    entries.write_text(json.dumps({"skill_id": _HOSTILE, "description": _HOSTILE}))
+    for format, path in (("events", events), ("skills", entries)):
+        assert runner.invoke(app, ["import", str(path), "--format", format, *folder]).exit_code == 0
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["pickwise", *arguments, *folder])
+    with suppress(SystemExit):
+        main()
+    written = capsys.readouterr()
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", written.out + written.err)

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pickwise.events import EventError, as_datetime, parse_instant
+from pickwise.events import EventError, as_datetime, decode_event, parse_instant
+from pickwise.skills import decode_skill
 
 NEW_YEAR = 1_767_225_600_000_000_000
 
@@ -31,3 +32,35 @@ def test_what_is_no_time_is_named(text: str) -> None:
 
 def test_a_moment_is_cut_to_the_microsecond_as_rows_are() -> None:
     assert as_datetime(NEW_YEAR + 123_456_999) == datetime(2026, 1, 1, 0, 0, 0, 123_456, UTC)
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        ({"type": "call", "skill_id": "a", "error_kind": "x"}, "error_kind: expected one of timeout, http_4xx, .*'x'"),
+        ({"type": "call", "skill_id": "a", "phase": "run"}, "phase: expected one of invoke, validate, exec, output"),
+        ({"type": "feedback", "kind": "good"}, "kind: expected one of accepted, rejected"),
+        ({"type": "feedback", "kind": "label", "source": ""}, "source: expected one of human, implicit, judge"),
+        (
+            {"type": "route", "instance": "a", "state": "up"},
+            "state: expected one of degraded, recovered, probe; got 'up'",
+        ),
+        ({"type": "route", "instance": "a", "state": 1}, "state: expected `str`, got `int`"),
+    ],
+)
+def test_a_word_that_is_none_of_a_field_is_answered_with_those_that_are(event: dict[str, object], says: str) -> None:
+    with pytest.raises(EventError, match=says):
+        decode_event(event)
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"skill_id": "a", "kind": "tool"}, "kind: expected one of function, mcp, skill; got 'tool'"),
+        ({"skill_id": "a", "freshness": "old"}, "freshness: expected one of ok, degraded, down"),
+        ({"skill_id": "a", "valid_from": "soon"}, "valid_from: expected RFC 3339"),
+    ],
+)
+def test_an_entry_too_names_its_own_field(entry: dict[str, object], says: str) -> None:
+    with pytest.raises(EventError, match=says):
+        decode_skill(entry)

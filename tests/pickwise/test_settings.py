@@ -68,6 +68,9 @@ def test_a_broken_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "pickwise.toml").write_text("broken")
     with pytest.raises(SettingsError, match=r"pickwise\.toml"):
         load_settings()
+    (tmp_path / "pickwise.toml").write_bytes(b"host = '\xff'")
+    with pytest.raises(SettingsError, match=r"pickwise\.toml: expected TOML, 'utf-8' codec can't decode byte 0xff"):
+        load_settings()
     (tmp_path / "pickwise.toml").write_text("no_such_setting = 1\n")
     with pytest.raises(SettingsError, match="no_such_setting"):
         load_settings()
