@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from bench.simulated_agents import Agents
 from pickwise.embed import Vectors
+from pickwise.skills import Skill
 from pickwise.text import terms
 from ranker.decay import Numbers
 from ranker.ranks import order
-from ranker.vectors import VectorCache, skill_text
+from ranker.vectors import VectorCache
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "ranking"
 FILES = {"en": "metatool_en", "zh": "acebench_zh"}
@@ -69,7 +70,7 @@ def load_library(language: str, folder: Path, turns: int, held_out: int, vectors
     logged = min(turns, len(chosen) - kept)
     chosen = chosen[: logged + kept]
     row = {skill["skill_id"]: index for index, skill in enumerate(skills)}
-    texts = [skill_text(skill["skill_id"], skill["name"], skill["description"]) for skill in skills]
+    texts = [Skill(**{key: skill[key] for key in ("skill_id", "name", "description")}).text for skill in skills]
     index = bm25s.BM25()
     index.index([terms(text) for text in texts], show_progress=False)
     asked = [query["query"] for query in chosen]

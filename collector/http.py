@@ -190,11 +190,13 @@ def _add_health(router: APIRouter, collector: Collector) -> None:
             raise overloaded(f"what was acknowledged is not visible after {_REFRESH_TIMEOUT_S:.0f} s", 10)
         return _json({"visible": True})
 
+    @router.head("/healthz", include_in_schema=False)
     @router.get("/healthz", tags=["service"])
     async def get_healthz() -> Response:
         """200 while the process answers. Needs no key."""
         return _json({"status": "ok"})
 
+    @router.head("/readyz", include_in_schema=False)
     @router.get("/readyz", tags=["service"])
     async def get_readyz() -> Response:
         """200 while events can be taken, else 503 with the reason. Needs no key."""

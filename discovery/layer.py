@@ -22,7 +22,7 @@ from discovery.documents import Poller
 from discovery.explore import demote, fill_slot, shuffle_top
 from discovery.fusion import FUSIONS, FusionMethod, alpha_for
 from discovery.history import History, HistoryClient, UsageArm, usable
-from discovery.recall import SkillIndex, VectorStore, best, dense_text
+from discovery.recall import SkillIndex, VectorStore, best
 from discovery.registry import Registry, RegistryClient
 from discovery.rerank import RANK_BUDGET_S, RankUnavailable, Reranked, rerank_by_service, rerank_locally
 from discovery.router import MAX_P99_MS, PROBE_S, Router
@@ -358,7 +358,7 @@ class DiscoveryLayer:
         if not registry.skills:
             return None
         try:
-            return self._store.vectors([dense_text(skill) for skill in registry.skills])
+            return self._store.vectors([skill.text for skill in registry.skills])
         except Exception:
             # As above: any embedder, any fault. The next refresh tries again.
             logger.exception("registry %s: skills could not be embedded", registry.version)

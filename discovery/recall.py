@@ -31,17 +31,6 @@ def sparse_text(skill: Skill) -> str:
     return " . ".join(part for part in parts if part)
 
 
-def dense_text(skill: Skill) -> str:
-    """What the embedding model reads of a skill. Its examples lie nearer to what people ask than its description."""
-    parts = [
-        split_name(skill.display_name),
-        skill.description or "",
-        *skill.trigger_phrases,
-        *(example.query for example in skill.examples),
-    ]
-    return " . ".join(part for part in parts if part)
-
-
 class VectorStore:
     """Vectors of skill texts under one embedding version: a text is embedded once, when it is first registered."""
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from pickwise.events import EventError, SkillId, parse_time, reason_of
+from pickwise.text import split_name
 
 SkillKind = Literal["function", "mcp", "skill"]
 Freshness = Literal["ok", "degraded", "down"]
@@ -73,6 +74,13 @@ class Skill(msgspec.Struct, kw_only=True, omit_defaults=True, tag="skill", tag_f
     @property
     def display_name(self) -> str:
         return self.name or self.skill_id
+
+    @property
+    def text(self) -> str:
+        """What an embedding reads: the name in words, the description, and how the skill is asked for (trigger phrases,
+        queries of examples), which lies nearer to what people ask than any description."""
+        described = f"{split_name(self.display_name)}. {self.description or ''}".strip()
+        return " . ".join([described, *self.trigger_phrases, *(example.query for example in self.examples)])
 
 
 _FIELDS = frozenset(Skill.__struct_fields__) | {"type", "project", "event_id", "time"}

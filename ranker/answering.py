@@ -49,7 +49,7 @@ class WeightsAnswers:
         self._sent = lru_cache(_DOCUMENTS)(self._encoded)
 
     async def weights(self, request: Request, project: str) -> Response:
-        version = request.query_params.get("version")
+        version = request.query_params.get("version") or None
         current = version or await self._current_version(project)
         headers = _headers(current, is_current=version is None)
         if version is None and _matches(request, current):

@@ -19,7 +19,7 @@ from pickwise.skills import Skill
 from ranker.labels import Label, label, outcome_of
 from ranker.state import State
 from ranker.turns import Ended, Registered, Turn
-from ranker.vectors import VectorCache, skill_text
+from ranker.vectors import VectorCache
 
 if TYPE_CHECKING:
     import duckdb
@@ -178,12 +178,7 @@ def ends(log: Log, all_turns: Sequence[Turn]) -> list[Ended]:
 def entries(log: Log, vectors: VectorCache | None) -> list[Registered]:
     """Every state of every registry entry, by the time from which it holds."""
     skills = [msgspec.json.decode(entry, type=Skill, strict=False) for entry in log.skills["entry"].to_list()]
-    texts = [
-        skill_text(
-            skill.skill_id, skill.name, skill.description, [*skill.trigger_phrases, *(e.query for e in skill.examples)]
-        )
-        for skill in skills
-    ]
+    texts = [skill.text for skill in skills]
     embedded = vectors.many(texts) if vectors else np.zeros((len(texts), 0), dtype=np.float32)
     return [
         Registered(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from collector.vector_store import VectorStore
 from pickwise.embed import WORDS, Embedder, EmbedderUnavailable, Vectors, load_embedder
 from pickwise.settings import Settings
-from pickwise.text import split_name, terms
+from pickwise.text import terms
 
 log = logging.getLogger(__name__)
 
@@ -103,12 +103,6 @@ class VectorCache:
             known.update(fresh)
         stacked = np.stack([np.frombuffer(known[text], dtype=np.float16) for text in texts])
         return np.asarray(stacked, dtype=np.float32)
-
-
-def skill_text(skill_id: str, name: str | None, description: str | None, asked: Sequence[str] = ()) -> str:
-    """The text that stands for a skill: its name in words, its description, and how it is asked for (trigger phrases,
-    queries of examples): that lies nearer to what people ask than any description."""
-    return " . ".join([f"{split_name(name or skill_id)}. {description or ''}".strip(), *asked])
 
 
 def load_vectors(data_dir: Path, settings: Settings) -> VectorCache:

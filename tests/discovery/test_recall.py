@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from discovery.fusion import alpha_for, weighted
-from discovery.recall import SkillIndex, VectorStore, best, dense_text, sparse_text
+from discovery.recall import SkillIndex, VectorStore, best, sparse_text
 from pickwise.embed import Embedder, Vectors, load_embedder
 from pickwise.skills import Skill, decode_skill
 
 
 def index_of(*raw: dict[str, Any], embedder: Embedder | None = None) -> SkillIndex:
     skills = [decode_skill(entry)[0] for entry in raw]
-    vectors = VectorStore(embedder).vectors([dense_text(skill) for skill in skills]) if embedder else None
+    vectors = VectorStore(embedder).vectors([skill.text for skill in skills]) if embedder else None
     return SkillIndex(skills, "r1", vectors)
 
 
@@ -76,7 +76,7 @@ def test_unknown_terms_are_counted() -> None:
 def test_an_exclusion_is_not_searched() -> None:
     skill = Skill(skill_id="a", description="books flights", not_for=["hotels"], trigger_phrases=["fly"])
     assert "hotels" not in sparse_text(skill)
-    assert "hotels" not in dense_text(skill)
+    assert "hotels" not in skill.text
     assert "fly" in sparse_text(skill)
 
 

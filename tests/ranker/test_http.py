@@ -46,6 +46,8 @@ def test_one_version_never_changes(client: TestClient) -> None:
     missing = client.get("/v1/weights", params={"version": "feed"})
     assert missing.status_code == 404
     assert missing.json()["detail"].startswith("version: ")
+    none = client.get("/v1/weights", params={"version": ""})  # an empty parameter names none
+    assert "immutable" not in none.headers["cache-control"]
 
 
 def test_project_by_query_or_header(client: TestClient) -> None:
