@@ -96,8 +96,10 @@ def answers_router(settings: Settings) -> APIRouter:
         return replay.selection(tables.connect(), project, event_id) or _missing("selection", event_id, project)
 
     @router.get("/v1/alerts")
-    def read_alerts(project: Project) -> Any:
-        return {"alerts": frames.alerts(tables.connect(), project=project).to_dicts()}
+    def read_alerts(
+        project: Project, limit: Annotated[int, Query(ge=1, le=10_000, description="the newest so many")] = 100
+    ) -> Any:
+        return {"alerts": frames.alerts(tables.connect(), project=project, limit=limit).to_dicts()}
 
     return router
 

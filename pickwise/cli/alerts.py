@@ -27,6 +27,9 @@ from pickwise.cli.options import (
 )
 from pickwise.settings import Settings
 
+#: Changes that are listed unless more are asked for.
+_CHANGES = 100
+
 alerts_app = typer.Typer(
     invoke_without_command=True,
     help="Alerts: what fired (list, the default), whether notifications arrive (test), and when nobody is called"
@@ -39,17 +42,22 @@ def alerts_default(
     context: typer.Context, data_dir: DataDir = None, project: Project = DEFAULT, as_json: AsJson = False
 ) -> None:
     if alone(context):
-        alerts_list(data_dir, project, as_json)
+        alerts_list(data_dir, project, as_json=as_json)
 
 
 @alerts_app.command("list")
-def alerts_list(data_dir: DataDir = None, project: Project = DEFAULT, as_json: AsJson = False) -> None:
-    """Every change of an alert's state, newest first."""
+def alerts_list(
+    data_dir: DataDir = None,
+    project: Project = DEFAULT,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="so many at most")] = _CHANGES,
+    as_json: AsJson = False,
+) -> None:
+    """The newest changes of alerts' states, newest first."""
     from analytics import frames
     from analytics.tables import Tables
 
     settings = existing(settings_from(data_dir=data_dir))
-    rows = frames.alerts(Tables(settings.data_dir).connect(), project=project).to_dicts()
+    rows = frames.alerts(Tables(settings.data_dir).connect(), project=project, limit=limit).to_dicts()
     if as_json:
         print_json(rows)
     elif not rows:

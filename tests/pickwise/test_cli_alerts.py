@@ -7,11 +7,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from starlette.testclient import TestClient
 from typer.testing import CliRunner, Result
 
+from collector.lake import Lake
+from collector.service import Collector
+from collector.tables import TABLES
+from gateway.app import create_app
 from pickwise.cli import app
 from pickwise.cli.options import UserError
+from pickwise.settings import Settings
 from tests.analytics.receiver import Receiver
 
 runner = CliRunner()
@@ -25,6 +32,28 @@ def rows(done: Result) -> list[dict[str, Any]]:
     assert done.exit_code == 0, done.exception
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
+
+
+def test_the_newest_changes_are_listed_so_many_as_asked_for(tmp_path: Path) -> None:
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    told = [
+        {"project": "default", "alert_id": f"a{n:03}", "time": began + timedelta(hours=n), "date": began.date()}
+        for n in range(103)
+    ]
+    lake = Lake(tmp_path)
+    lake.migrate()
+    lake.append("alerts", pl.DataFrame(told, schema=TABLES["alerts"]))
+    assert [row["alert_id"] for row in rows(alerts(tmp_path, "list", "--limit", "2", "--json"))] == ["a102", "a101"]
+    assert len(rows(alerts(tmp_path, "list", "--json"))) == 100
+    assert len(rows(alerts(tmp_path, "--json"))) == 100
+    settings = Settings(data_dir=tmp_path)
+    collector = Collector(settings)
+    collector.start()
+    with TestClient(create_app(settings, collector)) as client:
+        for asked, count in (("", 100), ("?limit=1", 1), ("?limit=1000", 103)):
+            assert len(client.get(f"/v1/alerts{asked}").json()["alerts"]) == count
+        assert client.get("/v1/alerts?limit=0").status_code == 400
+    collector.stop()
 
 
 def test_a_silence_is_made_listed_and_ended(tmp_path: Path) -> None:
