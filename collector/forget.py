@@ -27,7 +27,7 @@ from collector.session_rows import SessionRows
 from collector.spans import Span
 from collector.stores import Stores
 from collector.tables import FACT_TABLES
-from collector.vector_store import stores
+from collector.vector_files import vector_files
 
 #: How often the log is looked at while what it holds is waited for, seconds.
 _LOOK_S = 0.02
@@ -140,7 +140,7 @@ class Forget:
     def _drop_vectors(self, queries: list[str]) -> None:
         """What ranking derived of the queries; recall's artefact holds some of them, and is written anew."""
         data_dir = self._stores.settings.data_dir
-        for store in stores(data_dir):
+        for store in vector_files(data_dir):
             store.forget(queries)
         shutil.rmtree(project_folder(data_dir, "recall", self._request.project), ignore_errors=True)
 

@@ -41,7 +41,8 @@ class _Body(msgspec.Struct, omit_defaults=True):
     #: Arrow IPC by table, not packed, so that a damaged file can be searched for what is to be forgotten.
     frames: dict[str, bytes] = {}
     offered: list[_Offered] = []
-    archived: ArchivedRequest | None = None
+    #: The request as the archive writes it, none or one.
+    archived: list[msgspec.Raw] = []
     redactions: dict[str, int] = {}
 
 
@@ -53,10 +54,9 @@ def encode(mapped: Mapped, redactor: Redactor) -> bytes:
             _Offered(told.project, [_masked(skill, redactor) for skill in told.offers.skills], told.offers.candidates)
             for told in mapped.offered
         ],
+        archived=[msgspec.Raw(request.encoded) for request in mapped.archived],
         redactions=dict(mapped.redactions),
     )
-    for request in mapped.archived:
-        body.archived = msgspec.msgpack.decode(request.encoded, type=ArchivedRequest)
     return msgspec.msgpack.encode(body)
 
 
@@ -75,12 +75,15 @@ def restore(record: Record, work: Work, redactor: Redactor) -> Mapped:
         mapped.offered = [
             OfferedIn(header, told.project, Offers(told.skills, told.candidates)) for told in body.offered
         ]
-    if body.archived is not None and work.archive_after is not None and header.seq > work.archive_after:
-        body.archived.seq = header.seq
-        if forgotten:
-            kept = [item for item in body.archived.items if not _hides(forgotten, item, header.project, redactor)]
-            body.archived.items = kept
-        mapped.archived = [EncodedRequest.of(body.archived)] if body.archived.items else []
+    if work.archive_after is not None and header.seq > work.archive_after:
+        for encoded in body.archived:
+            request = msgspec.msgpack.decode(encoded, type=ArchivedRequest)
+            request.seq = header.seq
+            if forgotten:
+                kept = [item for item in request.items if not _hides(forgotten, item, header.project, redactor)]
+                request.items = kept
+            if request.items:
+                mapped.archived.append(EncodedRequest.of(request))
     return mapped
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from collector import vector_store
+from collector import vector_files
 from collector.operations import RetentionRequest
 from collector.stores import Stores
 from collector.tables import TABLES, is_imported
@@ -69,7 +69,7 @@ class Retention:
             stores.wal_folder, now - timedelta(days=stores.settings.dead_letter_days)
         )
         if "selections" in ages(stores.settings):
-            for vectors in vector_store.stores(stores.settings.data_dir):
+            for vectors in vector_files.vector_files(stores.settings.data_dir):
                 vectors.drop_unused(_UNUSED_DAYS)
 
 

@@ -16,7 +16,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.vector_store import VectorStore
+from collector.vector_files import VectorFile
 from pickwise.embed import WORDS, Embedder, EmbedderUnavailable, Vectors, load_embedder
 from pickwise.settings import Settings
 from pickwise.text import terms
@@ -45,14 +45,14 @@ class HashedWords:
 
 
 class VectorCache:
-    """Vectors of one embedder, in memory and on disk (``VectorStore``).
+    """Vectors of one embedder, in memory and on disk (``VectorFile``).
 
     Every vector passes through 16 bits, so that a text has one vector whether it was read or just embedded.
     """
 
     def __init__(self, data_dir: Path, embedder: Embedder) -> None:
         self.embedder = embedder
-        self._store = VectorStore.of(data_dir, self.version)
+        self._store = VectorFile.of(data_dir, self.version)
         self._recent: OrderedDict[str, NDArray[np.float16]] = OrderedDict()
         self._lock = Lock()
 

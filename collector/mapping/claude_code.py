@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collector.facts import CallFact, Facts
 from collector.mapping import attributes as names
+from collector.mapping.coding_agents import told_words
 from collector.mapping.conversation import Message, ModelTurn, text_or_none
 from collector.mapping.facts_of import ToolRun, cut_call_id, run_fact, turn_without_menu
 from collector.mapping.failures import of_span
@@ -16,15 +17,13 @@ from collector.spans import Span
 from pickwise.events import derive_event_id
 from pickwise.settings import Settings
 
-_HIDDEN = "<REDACTED>"
-
 
 @marked(names.CLAUDE_SPAN)
 def _interaction(span: Span, _settings: Settings) -> Facts | None:
     if span.attributes.get(names.CLAUDE_SPAN) != "interaction":
         return None
-    words = text_or_none(span.attributes.get(names.CLAUDE_PROMPT))
-    turn = ModelTurn(messages=[Message(role="user", text=None if words == _HIDDEN else words)], tools=[], calls=[])
+    message = Message(role="user", text=told_words(span.attributes.get(names.CLAUDE_PROMPT)))
+    turn = ModelTurn(messages=[message], tools=[], calls=[])
     return Facts(selections=[turn_without_menu(span, origin_of(span), turn)])
 
 

@@ -36,8 +36,7 @@ def _prompt(record: LogRecord, _settings: Settings) -> Facts | None:
     if _event(record) not in _PROMPTS:
         return None
     fact = _selection(record)
-    query = text_or_none(record.attributes.get(names.CLI_PROMPT))
-    fact.query = None if query in _HIDDEN else query
+    fact.query = told_words(record.attributes.get(names.CLI_PROMPT))
     return Facts(selections=[fact])
 
 
@@ -72,6 +71,12 @@ def _result(record: LogRecord, _settings: Settings) -> Facts | None:
         kind, text = str(attributes.get(names.CLI_ERROR_TYPE) or ""), as_text(_first(attributes, names.CLI_ERRORS))
         fact.error_kind, fact.error_message = classify(kind, text) or "tool_error", text or kind or None
     return Facts(calls=[fact])
+
+
+def told_words(value: Any) -> str | None:
+    """The words of the user; None where they are not to be told."""
+    words = text_or_none(value)
+    return None if words in _HIDDEN else words
 
 
 def _selection(record: LogRecord) -> SelectionFact:

@@ -13,8 +13,7 @@ from collector.mapping import attributes as names
 from collector.mapping.conversation import Message, ModelTurn, ToolResult, as_text, from_json, objects, text_or_none
 from collector.mapping.facts_of import ToolRun, run_fact, turn_facts
 from collector.mapping.failures import Failure, classify
-from collector.mapping.genai_events import messages
-from collector.mapping.messages_in_values import definitions
+from collector.mapping.genai import turn_of
 from collector.mapping.origin import origin_of
 from collector.mapping.rules import LogRule, Rule, marked, operating
 from collector.spans import LogRecord, Span
@@ -27,16 +26,9 @@ _FAILED = ("error", "cancelled")
 
 @marked(*operating(_MODEL))
 def _model_span(span: Span, settings: Settings) -> Facts | None:
-    attributes = span.attributes
-    if attributes.get(names.OPERATION) != _MODEL:
+    if span.attributes.get(names.OPERATION) != _MODEL:
         return None
-    returned = messages(attributes.get(names.OUTPUT_MESSAGES), "assistant")
-    turn = ModelTurn(
-        messages=messages(attributes.get(names.INPUT_MESSAGES), "user"),
-        tools=definitions(attributes.get(names.TOOL_DEFINITIONS)),
-        calls=[call for message in returned for call in message.calls],
-    )
-    return turn_facts(span, origin_of(span), turn, settings)
+    return turn_facts(span, origin_of(span), turn_of(span.attributes), settings)
 
 
 @marked(*operating(_TOOL))

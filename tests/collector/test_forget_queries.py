@@ -15,7 +15,7 @@ from collector.lake import Lake
 from collector.projects import project_folder
 from collector.service import Collector
 from collector.tables import TABLES
-from collector.vector_store import VectorStore, stores
+from collector.vector_files import VectorFile, vector_files
 from tests.collector.disk import holding
 
 TIME = datetime(2026, 9, 20, tzinfo=UTC)
@@ -125,11 +125,11 @@ def test_vectors_of_what_nobody_else_asked_go_and_recalls_artefacts_with_them(
     send(collector, (ADA, "hers alone"), (ADA, "asked by both"), (BOB, "asked by both"), (BOB, "of bob"))
     queries = ["hers alone", "asked by both", "of bob"]
     for version in ("a/1", "b/1"):
-        VectorStore.of(tmp_path, version).keep({query: f"vector of {query}".encode() for query in queries})
+        VectorFile.of(tmp_path, version).keep({query: f"vector of {query}".encode() for query in queries})
     for project in ("p", "q"):
         (folder := project_folder(tmp_path, "recall", project)).mkdir(parents=True)
         (folder / "1.arrow").write_bytes(b"a success")
     forget(collector, ADA)
-    assert [sorted(store.read(queries)) for store in stores(tmp_path)] == [["asked by both", "of bob"]] * 2
+    assert [sorted(store.read(queries)) for store in vector_files(tmp_path)] == [["asked by both", "of bob"]] * 2
     assert holding(tmp_path, "vector of hers alone", "hers alone") == {}
     assert holding(tmp_path, "a success") == {"a success": ["recall/q/1.arrow"]}

@@ -31,7 +31,7 @@ _DAY_S = 86_400
 _AT_ONCE = 500
 
 
-class VectorStore:
+class VectorFile:
     """The vectors of one version of an embedder. Raises sqlite3.OperationalError where the file is locked or full."""
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +39,7 @@ class VectorStore:
         self._done(lambda _: None)
 
     @classmethod
-    def of(cls, data_dir: Path, version: str) -> VectorStore:
+    def of(cls, data_dir: Path, version: str) -> VectorFile:
         """That of an embedder's version, which need not be there yet."""
         name = "".join(character if character.isalnum() or character in ".-" else "_" for character in version)
         return cls(Path(data_dir) / FOLDER / f"{name}{_SUFFIX}")
@@ -113,10 +113,10 @@ class VectorStore:
             return work(connection)
 
 
-def stores(data_dir: Path) -> Iterator[VectorStore]:
+def vector_files(data_dir: Path) -> Iterator[VectorFile]:
     """Those that a data folder has."""
     for path in sorted((Path(data_dir) / FOLDER).glob(f"*{_SUFFIX}")):
-        yield VectorStore(path)
+        yield VectorFile(path)
 
 
 def _lay_out(connection: sqlite3.Connection) -> None:

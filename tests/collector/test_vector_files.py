@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from collector.vector_store import VectorStore, stores
+from collector.vector_files import VectorFile, vector_files
 
 MARK = b"a vector that is to go " * 4
 TEXTS = [f"question {number}" for number in range(1_200)]
 
 
-def filled(folder: Path, version: str = "v/1") -> VectorStore:
-    store = VectorStore.of(folder, version)
+def filled(folder: Path, version: str = "v/1") -> VectorFile:
+    store = VectorFile.of(folder, version)
     store.keep({text: MARK + text.encode() for text in TEXTS})
     return store
 
@@ -29,15 +29,15 @@ def test_what_is_kept_is_read(tmp_path: Path) -> None:
     store = filled(tmp_path)
     assert store.read([*TEXTS, "never met"]) == {text: MARK + text.encode() for text in TEXTS}
     store.keep({TEXTS[0]: b"another"})
-    assert VectorStore.of(tmp_path, "v/1").read(TEXTS[:1]) == {TEXTS[0]: MARK + TEXTS[0].encode()}
+    assert VectorFile.of(tmp_path, "v/1").read(TEXTS[:1]) == {TEXTS[0]: MARK + TEXTS[0].encode()}
 
 
 def test_what_is_forgotten_is_gone_from_every_file_and_its_bytes_with_it(tmp_path: Path) -> None:
     for version in ("v/1", "v/2"):
         filled(tmp_path, version)
-    assert [store.forget([*TEXTS[5:], "never met"]) for store in stores(tmp_path)] == [len(TEXTS) - 5] * 2
+    assert [store.forget([*TEXTS[5:], "never met"]) for store in vector_files(tmp_path)] == [len(TEXTS) - 5] * 2
     assert content(tmp_path).count(MARK) == 10
-    for store in stores(tmp_path):
+    for store in vector_files(tmp_path):
         assert sorted(store.read(TEXTS)) == TEXTS[:5]
 
 
@@ -53,22 +53,18 @@ def test_what_nobody_asks_for_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_file_of_an_older_layout_is_taken_over(tmp_path: Path) -> None:
     (tmp_path / "embeddings").mkdir()
-    (key,) = {row[0] for row in _rows(filled(tmp_path / "other"), tmp_path / "other", "key", 1)}
+    filled(tmp_path / "other")
+    (other,) = (tmp_path / "other" / "embeddings").glob("*.sqlite")
+    with sqlite3.connect(other) as connection:
+        (key,) = connection.execute("SELECT key FROM vectors").fetchone()
+    connection.close()
     with sqlite3.connect(tmp_path / "embeddings" / "v_1.sqlite") as connection:
         connection.execute("CREATE TABLE vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
         connection.execute("INSERT INTO vectors VALUES (?, ?)", (key, b"old"))
     connection.close()
-    store = VectorStore.of(tmp_path, "v/1")
+    store = VectorFile.of(tmp_path, "v/1")
     assert list(store.read(TEXTS).values()) == [b"old"]
     assert store.drop_unused(0) == 0  # it was asked for just now
-
-
-def _rows(_: VectorStore, folder: Path, column: str, limit: int) -> list[tuple[bytes]]:
-    (path,) = (folder / "embeddings").glob("*.sqlite")
-    connection = sqlite3.connect(path)
-    rows = connection.execute(f"SELECT {column} FROM vectors LIMIT {limit}").fetchall()
-    connection.close()
-    return rows
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -89,7 +85,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
         lambda store: store.drop_unused(0),
     ],
 )
-def test_a_damaged_file_is_begun_anew(tmp_path: Path, damage: str, work: Callable[[VectorStore], object]) -> None:
+def test_a_damaged_file_is_begun_anew(tmp_path: Path, damage: str, work: Callable[[VectorFile], object]) -> None:
     store = filled(tmp_path)
     (path,) = (tmp_path / "embeddings").glob("*.sqlite")
     path.write_bytes(DAMAGE[damage](path.read_bytes()))
@@ -100,7 +96,7 @@ def test_a_damaged_file_is_begun_anew(tmp_path: Path, damage: str, work: Callabl
 
 def test_one_that_is_locked_is_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = filled(tmp_path)
-    monkeypatch.setattr("collector.vector_store._WAIT_S", 0)
+    monkeypatch.setattr("collector.vector_files._WAIT_S", 0)
     (path,) = (tmp_path / "embeddings").glob("*.sqlite")
     other = sqlite3.connect(path)
     other.execute("begin immediate")
